@@ -55,6 +55,8 @@ func (s *Scope) Has(n schemas.Name) bool {
 type Searched struct {
 	Name string      `json:"name"`
 	UID  schemas.UID `json:"uid"`
+	// Version is that of the record as the client has it; the host looks it up if it has another one, or if it is 0.
+	Version uint64 `json:"version,omitempty"`
 }
 
 // Found is a line that was looked for.

@@ -14,6 +14,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
@@ -225,12 +226,15 @@ func unpack(sealed []byte, key age.Identity) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read an index: %w: %w", ErrCorrupt, err)
 	}
-	z, err := zstd.NewReader(opened, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxMemory))
+	packed, err := io.ReadAll(io.LimitReader(opened, MaxIndex+1))
 	if err != nil {
 		return nil, fmt.Errorf("read an index: %w: %w", ErrCorrupt, err)
 	}
-	defer z.Close()
-	data, err := io.ReadAll(io.LimitReader(z, MaxIndex+1))
+	z, err := unpacker()
+	if err != nil {
+		return nil, err
+	}
+	data, err := z.DecodeAll(packed, nil)
 	if err == nil && len(data) > MaxIndex {
 		err = errors.New("it is too large")
 	}
@@ -239,3 +243,8 @@ func unpack(sealed []byte, key age.Identity) ([]byte, error) {
 	}
 	return data, nil
 }
+
+// unpacker is one for all indexes, since a search opens many: one that streams would take memory for a window each time.
+var unpacker = sync.OnceValues(func() (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxIndex+1))
+})

@@ -53,6 +53,8 @@ type Host struct {
 	Hidden  []string // files and directories that sessions don't see, besides those of the configuration
 	Direct  Direct
 
+	SearchMemory int64 // bytes; what a search keeps in memory for the next
+
 	EndWithMachine bool // when the machine shuts down, sessions aren't suspended
 
 	Operations turns.Limits // how many captures and restores go on at a time

@@ -45,7 +45,7 @@ func (h hostProcess) worker(m machine, d *drivers.Set) (*worker.Worker, error) {
 		Signer: m.keys.Signer, Trusted: m.keeper.Trusted, Keyring: m.keeper, Log: h.Log,
 		Pages: m.data.Join("pages"), Recordings: m.data.Join("recordings"), Direct: connections, Ledger: ledger, Failpoints: m.points, Policy: m.policies.For,
 		Lease:  &lease.Holder{Store: m.leases, Host: m.data.Host(), Term: h.Host.Lease, Log: h.Log},
-		Labels: h.Host.Labels, Version: h.Version, Slots: h.Host.Slots, Operations: h.Host.Operations, Load: worker.LoadWithDisk(m.data.Path()), Budget: h.Host.Budget, Dense: h.Host.Dense,
+		Labels: h.Host.Labels, Version: h.Version, Slots: h.Host.Slots, Operations: h.Host.Operations, Load: worker.LoadWithDisk(m.data.Path()), Budget: h.Host.Budget, Dense: h.Host.Dense, SearchMemory: h.Host.SearchMemory,
 	}), nil
 }
 

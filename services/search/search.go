@@ -64,7 +64,7 @@ func ByHost(views []schemas.View) map[schemas.HostID][]attach.Searched {
 	out := map[schemas.HostID][]attach.Searched{}
 	for _, v := range views {
 		if v.Host != "" && v.TTY {
-			out[v.Host] = append(out[v.Host], attach.Searched{Name: v.Name, UID: v.UID})
+			out[v.Host] = append(out[v.Host], attach.Searched{Name: v.Name, UID: v.UID, Version: v.Version})
 		}
 	}
 	return out

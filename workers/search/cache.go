@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"sync"
 
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/recordings"
 	"github.com/diapause/diapause/workers/search/index"
@@ -15,30 +17,63 @@ type entry struct {
 	mu       sync.Mutex
 	gone     bool // it is in no cache any more
 	version  uint64
+	record   *schemas.SessionRecord // of version
 	source   *recordings.Source
-	x        *index.Index // nil until it is looked at
-	empty    bool         // nothing was recorded as of version
-	kept     int64        // x.Read when it was stored last
-	redacted uint64       // the generation of what was redacted of the recording that x is of
+	x        *index.Index   // nil until it is looked at, and while there is no room for it
+	summary  *index.Summary // of the index as of version; nil if more may come
+	covers   recording.Ref  // the last segment that summary is of
+	empty    bool           // nothing was recorded as of version
+	kept     int64          // x.Read when it was stored last
+	redacted uint64         // the generation of what was redacted of the recording that x is of
 	// unlisted: there may be commands that aren't known.
 	unlisted bool
 }
 
-// close frees the index.
+// close forgets the index.
 func (e *entry) close() {
+	e.shut()
+	e.summary, e.empty, e.redacted = nil, false, 0
+}
+
+// shut frees the index. What summary says of it stays.
+func (e *entry) shut() {
 	if e.x != nil {
 		e.x.Close()
 	}
-	e.x, e.empty, e.kept, e.redacted = nil, false, 0, 0
+	e.x, e.kept = nil, 0
 }
 
-// cache has entries, and closes those that were used the longest time ago when they take too much.
+// size is what the entry takes, about, in bytes.
+func (e *entry) size() (n int64) {
+	n = entrySize
+	if e.x != nil {
+		n += e.x.Size()
+	}
+	if e.summary != nil {
+		n += e.summary.Size()
+	}
+	return n
+}
+
+// entrySize is what an entry takes with nothing but a record, in bytes.
+const entrySize = 4 << 10
+
+// known is what a search needs of a session of which no more is recorded, without its entry.
+type known struct {
+	record  *schemas.SessionRecord
+	summary *index.Summary // nil if nothing was recorded
+}
+
+// cache has entries. When they take too much, it frees the indexes that were used the longest time ago, and then the entries.
 type cache struct {
 	most int64
 
 	mu      sync.Mutex
 	all     map[schemas.UID]*list.Element // of *entry
 	order   *list.List                    // the one used last is first
+	open    map[schemas.UID]*list.Element // of those with an index
+	opened  *list.List                    // of *entry, as order
+	known   map[schemas.UID]known
 	sizes   map[schemas.UID]int64
 	sum     int64
 	touched map[schemas.UID]bool // more was recorded since they were looked at
@@ -47,7 +82,10 @@ type cache struct {
 }
 
 func newCache(most int64) *cache {
-	return &cache{most: most, all: map[schemas.UID]*list.Element{}, order: list.New(), sizes: map[schemas.UID]int64{}, doomed: map[schemas.UID]bool{}, touched: map[schemas.UID]bool{}}
+	return &cache{
+		most: most, all: map[schemas.UID]*list.Element{}, order: list.New(), open: map[schemas.UID]*list.Element{}, opened: list.New(),
+		known: map[schemas.UID]known{}, sizes: map[schemas.UID]int64{}, doomed: map[schemas.UID]bool{}, touched: map[schemas.UID]bool{},
+	}
 }
 
 // lock gives the entry of a session, locked.
@@ -70,45 +108,86 @@ func (c *cache) lock(uid schemas.UID) *entry {
 	}
 }
 
-// entrySize is what an entry takes without an index, in bytes.
-const entrySize = 1 << 10
-
 // unlock gives it back, and makes room.
 func (c *cache) unlock(e *entry) {
-	size := int64(entrySize)
-	if e.x != nil {
-		size += e.x.Size()
-	}
+	size := e.size()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if el := c.all[e.uid]; el != nil {
-		c.sum += size - c.sizes[e.uid]
-		c.sizes[e.uid] = size
+		c.resize(e.uid, size)
+		c.note(e)
 		if c.doomed[e.uid] {
 			c.remove(el, e)
 		}
 	}
 	e.mu.Unlock()
-	for el := c.order.Back(); el != nil && c.sum > c.most; {
+	c.makeRoom(c.opened, func(_ *list.Element, old *entry) {
+		if old.summary == nil { // without its index nothing is left to know
+			c.remove(c.all[old.uid], old)
+			return
+		}
+		old.shut()
+		c.resize(old.uid, old.size())
+		c.note(old)
+	})
+	c.makeRoom(c.order, c.remove)
+}
+
+// note has what the cache knows of an entry, which is locked, agree with it. Callers hold mu.
+func (c *cache) note(e *entry) {
+	switch el := c.open[e.uid]; {
+	case e.x == nil && el != nil:
+		c.opened.Remove(el)
+		delete(c.open, e.uid)
+	case e.x != nil && el != nil:
+		c.opened.MoveToFront(el)
+	case e.x != nil:
+		c.open[e.uid] = c.opened.PushFront(e)
+	}
+	if delete(c.known, e.uid); e.record != nil && !live(*e.record) && (e.summary != nil || e.empty) {
+		c.known[e.uid] = known{e.record, e.summary}
+	}
+}
+
+// makeRoom calls free with entries of a list that aren't used, the one used last at the end, while all take too much. Callers hold mu.
+func (c *cache) makeRoom(of *list.List, free func(*list.Element, *entry)) {
+	for el := of.Back(); el != nil && c.sum > c.most; {
 		before := el.Prev()
 		if old := el.Value.(*entry); old.mu.TryLock() { // else it is used
-			c.remove(el, old)
+			free(el, old)
 			old.mu.Unlock()
 		}
 		el = before
 	}
 }
 
-// remove takes out an entry, which is locked.
+func (c *cache) resize(uid schemas.UID, size int64) {
+	c.sum += size - c.sizes[uid]
+	c.sizes[uid] = size
+}
+
+// remove takes out an entry, which is locked, by its element of order. Callers hold mu.
 func (c *cache) remove(el *list.Element, e *entry) {
 	e.close()
-	e.gone = true
+	e.gone, e.record = true, nil
+	c.note(e)
 	c.order.Remove(el)
 	delete(c.all, e.uid)
 	c.sum -= c.sizes[e.uid]
 	delete(c.sizes, e.uid)
 	delete(c.doomed, e.uid)
 	delete(c.touched, e.uid)
+}
+
+// knows gives what is known of a session as a client has listed it. Nothing was recorded of it since.
+func (c *cache) knows(of attach.Searched) (known, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, ok := c.known[of.UID]
+	if !ok || c.touched[of.UID] || k.record.Version != of.Version || k.record.Name().String() != of.Name {
+		return known{}, false
+	}
+	return k, true
 }
 
 // touch says that more was recorded of a session.
@@ -126,6 +205,9 @@ func (c *cache) wasTouched(uid schemas.UID) bool {
 	defer c.mu.Unlock()
 	was := c.touched[uid]
 	delete(c.touched, uid)
+	if was {
+		delete(c.known, uid)
+	}
 	return was
 }
 
@@ -140,6 +222,7 @@ func (c *cache) forget(uid schemas.UID) {
 	e := el.Value.(*entry)
 	if !e.mu.TryLock() {
 		c.doomed[uid] = true
+		delete(c.known, uid)
 		return
 	}
 	c.remove(el, e)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sort"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -18,18 +19,18 @@ import (
 // maxPlaces bounds how many parts of recordings are read for one question that an index answers.
 const maxPlaces = 4096
 
-// read reads the places, the last ones first, until enough is found.
+// read reads the places that ended at the horizon or later, the last ones first, until enough is found.
 func (h *hunt) read(ctx context.Context) error {
 	h.bound()
-	for len(h.places) > 0 && !h.enough(h.places) {
+	for due := h.due(); due > 0 && !h.enough(h.places); due = h.due() {
 		g, gctx := errgroup.WithContext(ctx)
 		for range cap(h.searcher.turns) {
-			n := together(h.places)
+			n := together(h.places[:due])
 			if n == 0 {
 				break
 			}
 			all := h.places[:n]
-			h.places = h.places[n:]
+			h.places, due, h.unread = h.places[n:], due-n, h.unread-n
 			g.Go(func() error {
 				done, err := h.searcher.turn(gctx)
 				if err != nil {
@@ -43,8 +44,12 @@ func (h *hunt) read(ctx context.Context) error {
 			return err
 		}
 	}
-	h.cut = h.cut && !h.enough(nil)
 	return nil
+}
+
+// due says how many of the first places ended at the horizon or later.
+func (h *hunt) due() int {
+	return sort.Search(len(h.places), func(i int) bool { return h.places[i].Ended.Before(h.horizon) })
 }
 
 // Places that are read together are in one segment, which is opened once for them, and span so much output.
@@ -66,13 +71,17 @@ func together(places []place) (n int) {
 	return n
 }
 
-// enough reports whether nothing in the places that are left is wanted. One that ended at the moment of the last line may have one that
-// is listed before that.
+// enough reports whether nothing is wanted of the places that are left, and of what is beyond the horizon. One that ended at the moment of
+// the last line may have one that is listed before that.
 func (h *hunt) enough(left []place) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	found := h.best()
-	return len(found) == h.Limit && (len(left) == 0 || left[0].Ended.Before(found[len(found)-1].Time))
+	if len(found) < h.Limit {
+		return false
+	}
+	last := found[len(found)-1].Time
+	return (len(left) == 0 || left[0].Ended.Before(last)) && (h.horizon.IsZero() || h.horizon.Before(last))
 }
 
 // readTogether reads places of one segment, the last one first. What can't be read any more isn't there: the oldest output may have been deleted
@@ -82,8 +91,12 @@ func (h *hunt) readTogether(ctx context.Context, all []place) error {
 	e := h.searcher.cache.lock(rec.UID)
 	defer h.searcher.cache.unlock(e)
 	if e.x == nil { // it had to make room
-		if err := h.searcher.refresh(ctx, e, *rec, false); err != nil || e.x == nil {
-			return h.unread(ctx, rec, err)
+		err := h.searcher.refresh(ctx, e, rec, false)
+		if err == nil {
+			err = h.searcher.opened(ctx, e, rec)
+		}
+		if err != nil || e.x == nil {
+			return h.missed(ctx, rec, err)
 		}
 	}
 	events, why := e.events(ctx, all)
@@ -105,11 +118,11 @@ func (h *hunt) readTogether(ctx context.Context, all []place) error {
 		h.mu.Unlock()
 		why = cmp.Or(why, err)
 	}
-	return h.unread(ctx, rec, why)
+	return h.missed(ctx, rec, why)
 }
 
-// unread notes that a place couldn't be read.
-func (h *hunt) unread(ctx context.Context, rec *schemas.SessionRecord, err error) error {
+// missed notes that a place couldn't be read.
+func (h *hunt) missed(ctx context.Context, rec *schemas.SessionRecord, err error) error {
 	if err == nil || lost(err) || ctx.Err() != nil {
 		return ctx.Err()
 	}

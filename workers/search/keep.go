@@ -11,6 +11,7 @@ import (
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/recordings"
 	"github.com/diapause/diapause/workers/search/index"
 )
 
@@ -20,33 +21,56 @@ var errOther = errors.New("the index is of another recording")
 // errRedacted: an index is of a recording as it was before something was redacted.
 var errRedacted = errors.New("the recording was redacted since it was indexed")
 
-// refresh brings an entry, which is locked, up to what is stored; with seal up to now.
-func (s *Searcher) refresh(ctx context.Context, e *entry, r schemas.SessionRecord, seal bool) error {
+// refresh brings an entry, which is locked, up to what is stored; with seal up to now. Of one with a summary the index may stay shut.
+func (s *Searcher) refresh(ctx context.Context, e *entry, r *schemas.SessionRecord, seal bool) error {
 	stale := s.cache.wasTouched(e.uid)
-	if !stale && e.x != nil && r.Host != s.Recordings.Host { // another host redacts it
+	if !stale && (e.x != nil || e.summary != nil) && r.Host != s.Recordings.Host { // another host redacts it
 		redacted, err := e.source.Redacted(ctx)
 		if err != nil {
 			return err
 		}
 		stale = redacted != e.redacted
 	}
-	if (e.x != nil || e.empty) && e.version == r.Version && !live(r) && !stale {
+	if (e.x != nil || e.empty || e.summary != nil) && e.version == r.Version && !live(*r) && !stale {
 		return nil
 	}
-	if seal && live(r) {
-		s.Seal(ctx, r)
+	if seal && live(*r) {
+		s.Seal(ctx, *r)
 	}
+	return e.catchUp(ctx, s.Recordings, r)
+}
+
+// opened has an entry, which is locked and was refreshed, have its index, unless nothing was recorded.
+func (s *Searcher) opened(ctx context.Context, e *entry, r *schemas.SessionRecord) error {
+	if e.x != nil || e.empty {
+		return nil
+	}
+	if e.summary != nil {
+		redacted := e.redacted
+		if err := e.open(ctx); err != nil {
+			return err
+		}
+		if of := e.x.Covers(); of != nil && *of == e.covers && e.redacted == redacted {
+			return nil
+		}
+	}
+	return e.catchUp(ctx, s.Recordings, r)
+}
+
+// catchUp goes on with the index of an entry up to what is stored.
+func (e *entry) catchUp(ctx context.Context, of *recordings.Spool, r *schemas.SessionRecord) error {
+	e.summary, e.record = nil, nil
 	if e.source == nil {
-		e.source = s.Recordings.Source(r)
+		e.source = of.Source(*r)
 	}
-	e.source, e.empty = e.source.With(r), false
+	e.source, e.empty = e.source.With(*r), false
 	end, err := e.source.End(ctx)
 	if err != nil {
 		return err
 	}
 	if end == nil {
 		e.close()
-		e.empty, e.version = true, r.Version
+		e.empty, e.version, e.record = true, r.Version, r
 		return nil
 	}
 	if e.x == nil {
@@ -69,8 +93,18 @@ func (s *Searcher) refresh(ctx context.Context, e *entry, r schemas.SessionRecor
 	if err != nil {
 		return err
 	}
-	e.version = r.Version
-	return nil
+	return e.settle(r)
+}
+
+// settle notes that an index is of all that is stored. If no more comes, it is summed up.
+func (e *entry) settle(r *schemas.SessionRecord) (err error) {
+	e.version, e.record = r.Version, r
+	if of := e.x.Covers(); of != nil && !live(*r) {
+		e.covers = *of
+		e.summary, err = e.x.Summary()
+		e.x.Rest()
+	}
+	return err
 }
 
 // live reports whether more may be recorded of a session as it is.
@@ -90,6 +124,7 @@ func (e *entry) open(ctx context.Context) error {
 			return nil
 		}
 	}
+	e.kept = 0
 	e.x, err = index.New()
 	return err
 }
@@ -288,9 +323,11 @@ func (s *Searcher) update(ctx context.Context, n schemas.Name, again bool) error
 			return err
 		}
 	}
-	err = s.refresh(ctx, e, rec.SessionRecord, false)
+	if err = s.refresh(ctx, e, &rec.SessionRecord, false); err == nil {
+		err = s.opened(ctx, e, &rec.SessionRecord)
+	}
 	if err == nil && e.due(rec.SessionRecord) {
-		err = s.shorten(ctx, e, rec.SessionRecord)
+		err = s.shorten(ctx, e, &rec.SessionRecord)
 	}
 	if err == nil && (e.due(rec.SessionRecord) || again && e.x != nil && e.x.Covers() != nil) {
 		err = s.keep(ctx, e, n)
@@ -302,7 +339,7 @@ func (s *Searcher) update(ctx context.Context, n schemas.Name, again bool) error
 }
 
 // shorten makes an index again if much of it is of output that was deleted for room: its words are to go, too.
-func (s *Searcher) shorten(ctx context.Context, e *entry, r schemas.SessionRecord) error {
+func (s *Searcher) shorten(ctx context.Context, e *entry, r *schemas.SessionRecord) error {
 	oldest, err := e.source.Oldest(ctx)
 	if err != nil || oldest == nil || !e.x.Gone(*oldest) {
 		return err

@@ -76,12 +76,14 @@ func TestRedacted(t *testing.T) {
 	y.Searcher = far
 	y.mu.Lock()
 	s.Host = "other"
+	s.Version++
 	y.mu.Unlock()
 	y.want(words("hunter"), "")
 	y.want(words("needle"), after)
 	y.Searcher = near
 	y.mu.Lock()
 	s.Host = "h"
+	s.Version++
 	y.mu.Unlock()
 
 	// One of before counts for nothing, and goes.

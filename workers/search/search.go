@@ -29,9 +29,12 @@ type Options struct {
 	}
 	// Seal has what is recorded of a session sealed up to now, if it runs here.
 	Seal func(ctx context.Context, r schemas.SessionRecord)
-	Most int64 // what indexes may take in memory while none is used, in bytes; 128 MiB if 0
+	Most int64 // what indexes and their summaries may take in memory, in bytes, besides the indexes that are being used; Usual if 0
 	Log  *slog.Logger
 }
+
+// Usual is how much Most is if it isn't said.
+const Usual = 128 << 20
 
 // Searcher searches the sessions that are recorded. Its methods may be called concurrently.
 type Searcher struct {
@@ -48,7 +51,7 @@ type Searcher struct {
 // New makes one.
 func New(o Options) *Searcher {
 	return &Searcher{
-		Options: o, cache: newCache(cmp.Or(o.Most, 128<<20)), turns: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
+		Options: o, cache: newCache(cmp.Or(o.Most, Usual)), turns: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
 		wake: make(chan struct{}, 1), gather: gather, due: map[schemas.Name]bool{},
 	}
 }
@@ -102,14 +105,8 @@ func (s *Searcher) Search(ctx context.Context, q attach.Search, of []attach.Sear
 	of = slices.Clone(of)
 	slices.SortFunc(of, func(a, b attach.Searched) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) })
 	of = slices.Compact(of)
-	h := &hunt{searcher: s, query: want, Search: q}
+	h := s.hunt(q, want)
 	if err := h.look(ctx, of); err != nil {
-		return err
-	}
-	if h.looked == 0 && len(h.failed) > 0 {
-		return fmt.Errorf("no session can be searched: %w", h.failed[0].err)
-	}
-	if err := h.read(ctx); err != nil {
 		return err
 	}
 	for _, text := range h.notes() {
@@ -146,6 +143,9 @@ type hunt struct {
 	attach.Search
 	searcher *Searcher
 	query    *index.Query
+	sought   *index.Sought
+	horizon  time.Time // of sessions that weren't asked yet nothing is later
+	unread   int       // so many places may be read
 
 	mu     sync.Mutex
 	places []place
@@ -156,14 +156,101 @@ type hunt struct {
 	oldest time.Time // what ended before isn't among the last places any more
 }
 
+func (s *Searcher) hunt(q attach.Search, want *index.Query) *hunt {
+	return &hunt{searcher: s, query: want, sought: want.Sought(), unread: maxPlaces, Search: q}
+}
+
 // failure is a session that couldn't be searched.
 type failure struct {
 	name string
 	err  error
 }
 
-// look asks the indexes of all sessions.
+// candidate is a session that may have what is looked for.
+type candidate struct {
+	attach.Searched
+	latest time.Time // nothing of it is later
+}
+
+// look asks the sessions: first those that have to be looked up, and of the others those that may have something, the ones with the latest output
+// first, until enough is found.
 func (h *hunt) look(ctx context.Context, of []attach.Searched) error {
+	unknown, candidates := h.sift(of)
+	if err := h.sessions(ctx, unknown); err != nil {
+		return err
+	}
+	if h.looked == 0 && len(h.failed) > 0 {
+		return fmt.Errorf("no session can be searched: %w", h.failed[0].err)
+	}
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return b.latest.Compare(a.latest) })
+	for n := cap(h.searcher.turns); ; n *= 2 {
+		n = min(n, len(candidates))
+		some := make([]attach.Searched, 0, n)
+		for _, c := range candidates[:n] {
+			some = append(some, c.Searched)
+		}
+		if err := h.sessions(ctx, some); err != nil {
+			return err
+		}
+		candidates, h.horizon = candidates[n:], time.Time{}
+		if len(candidates) > 0 {
+			h.horizon = candidates[0].latest
+		}
+		if err := h.read(ctx); err != nil {
+			return err
+		}
+		if len(candidates) == 0 || h.enough(h.places) {
+			break
+		}
+	}
+	h.horizon = time.Time{}
+	h.cut = h.cut && !h.enough(nil)
+	return nil
+}
+
+// sift says which of some sessions have to be looked up, and which of the others may have what is looked for.
+func (h *hunt) sift(of []attach.Searched) (unknown []attach.Searched, candidates []candidate) {
+	for _, s := range of {
+		k, ok := h.searcher.cache.knows(s)
+		if !ok || k.record.Host != h.searcher.Recordings.Host { // another host removes and redacts it
+			unknown = append(unknown, s)
+			continue
+		}
+		h.looked++
+		if latest := h.latest(k.summary); !latest.IsZero() {
+			candidates = append(candidates, candidate{s, latest})
+		}
+	}
+	return unknown, candidates
+}
+
+// may says whether a session may have what is looked for, by the summary of its index, in its output and in its commands.
+func (h *hunt) may(s *index.Summary) (output, commands bool) {
+	output, commands = h.In != attach.InCommands, h.In != attach.InOutput
+	if s == nil {
+		return output, commands
+	}
+	return output && s.MayShow(h.sought), commands && s.MayType(h.sought)
+}
+
+// latest gives a moment that nothing of what is looked for is later than in a session; zero if it has nothing.
+func (h *hunt) latest(s *index.Summary) (at time.Time) {
+	if s == nil {
+		return at
+	}
+	output, commands := h.may(s)
+	line, command := s.Latest()
+	if output {
+		at = line
+	}
+	if commands && command.After(at) {
+		at = command
+	}
+	return at
+}
+
+// sessions asks the indexes of some sessions.
+func (h *hunt) sessions(ctx context.Context, of []attach.Searched) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(cap(h.searcher.turns))
 	for _, s := range of {
@@ -184,21 +271,30 @@ func (h *hunt) look(ctx context.Context, of []attach.Searched) error {
 	return g.Wait()
 }
 
-// session asks the index of one session.
-func (h *hunt) session(ctx context.Context, of attach.Searched) error {
+// record gives that of a session; nil if it was removed meanwhile.
+func (h *hunt) record(ctx context.Context, of attach.Searched) (*schemas.SessionRecord, error) {
+	if k, ok := h.searcher.cache.knows(of); ok && k.record.Host == h.searcher.Recordings.Host {
+		return k.record, nil
+	}
 	n, err := schemas.ParseName(of.Name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if template, is := n.Template(); is {
-		return fmt.Errorf("%s is a template", template)
+		return nil, fmt.Errorf("%s is a template", template)
 	}
 	rec, err := h.searcher.Records.Get(ctx, n)
-	if err != nil {
-		return err
+	if err != nil || rec.State == schemas.Deleted || of.UID != "" && rec.UID != of.UID {
+		return nil, err
 	}
-	if rec.State == schemas.Deleted || of.UID != "" && rec.UID != of.UID {
-		return nil // it was removed meanwhile
+	return &rec.SessionRecord, nil
+}
+
+// session asks the index of one session.
+func (h *hunt) session(ctx context.Context, of attach.Searched) error {
+	rec, err := h.record(ctx, of)
+	if err != nil || rec == nil {
+		return err
 	}
 	e := h.searcher.cache.lock(rec.UID)
 	defer h.searcher.cache.unlock(e)
@@ -206,33 +302,38 @@ func (h *hunt) session(ctx context.Context, of attach.Searched) error {
 	if e.x != nil {
 		before = e.x.Read()
 	}
-	if err := h.searcher.refresh(ctx, e, rec.SessionRecord, true); err != nil {
+	if err := h.searcher.refresh(ctx, e, rec, true); err != nil {
 		return err
 	}
 	h.mu.Lock()
 	h.looked++
 	h.mu.Unlock()
-	if e.x == nil {
+	output, commands := h.may(e.summary)
+	if !output && !commands || e.empty {
 		return nil
 	}
-	if e.x.Read() > before && e.due(rec.SessionRecord) {
-		h.searcher.Touch(n, rec.UID)
+	fresh := e.x != nil
+	if err := h.searcher.opened(ctx, e, rec); err != nil || e.x == nil {
+		return err
 	}
-	return h.ask(&rec.SessionRecord, e.x)
+	if fresh && e.x.Read() > before && e.due(*rec) {
+		h.searcher.Touch(rec.Name(), rec.UID)
+	}
+	return h.ask(rec, e.x, output, commands)
 }
 
 // ask takes what an index knows.
-func (h *hunt) ask(r *schemas.SessionRecord, x *index.Index) error {
+func (h *hunt) ask(r *schemas.SessionRecord, x *index.Index, output, commands bool) error {
 	var all []attach.Found
 	var places []place
 	h.mu.Lock()
 	oldest := h.oldest
 	h.mu.Unlock()
-	if h.In != attach.InOutput {
+	if commands {
 		all = h.commands(r, x)
 	}
 	var err error
-	if h.In != attach.InCommands {
+	if output {
 		all = append(all, h.lines(r, x, x.Tail())...)
 		var blocks []index.Block
 		blocks, err = x.Blocks(h.query, oldest)
@@ -247,7 +348,9 @@ func (h *hunt) ask(r *schemas.SessionRecord, x *index.Index) error {
 	h.found(all)
 	if h.places = append(h.places, places...); len(h.places) > 2*maxPlaces && !h.query.Scans() {
 		h.bound()
-		h.oldest = h.places[maxPlaces-1].Ended
+		if h.unread > 0 {
+			h.oldest = h.places[h.unread-1].Ended
+		}
 	}
 	return err
 }
@@ -255,9 +358,9 @@ func (h *hunt) ask(r *schemas.SessionRecord, x *index.Index) error {
 // bound keeps the last places, the last one first. Callers hold mu.
 func (h *hunt) bound() {
 	slices.SortStableFunc(h.places, func(a, b place) int { return b.Ended.Compare(a.Ended) })
-	if len(h.places) > maxPlaces && !h.query.Scans() {
-		clear(h.places[maxPlaces:])
-		h.places, h.cut = h.places[:maxPlaces], true
+	if most := max(h.unread, 0); len(h.places) > most && !h.query.Scans() {
+		clear(h.places[most:])
+		h.places, h.cut = h.places[:most], true
 	}
 }
 

@@ -307,7 +307,7 @@ func TestBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hunt{searcher: y.Searcher, query: want, Search: q}
+	h := y.hunt(q, want)
 	if err := h.look(t.Context(), of); err != nil {
 		t.Fatal(err)
 	}

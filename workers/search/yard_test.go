@@ -196,13 +196,16 @@ func (y *yard) shows(s *taped, commands []schemas.TypedCommand, pieces ...string
 }
 
 // types has a command run in the session, with its output, in a segment.
-func (y *yard) types(s *taped, text string, exit int, output string) {
+func (y *yard) types(s *taped, text string, exit int, output ...string) {
 	y.t.Helper()
 	s.typed++
 	echo := "$ " + text + "\r\n"
 	from := s.at + int64(len(echo))
-	c := schemas.TypedCommand{Number: s.typed, Text: text, Began: s.time, Ended: s.time.Add(time.Second), Exit: &exit, From: from, To: from + int64(len(output))}
-	y.shows(s, []schemas.TypedCommand{c}, echo, output)
+	c := schemas.TypedCommand{Number: s.typed, Text: text, Began: s.time, Ended: s.time.Add(time.Second), Exit: &exit, From: from, To: from}
+	for _, piece := range output {
+		c.To += int64(len(piece))
+	}
+	y.shows(s, []schemas.TypedCommand{c}, append([]string{echo}, output...)...)
 }
 
 // all lists all sessions.
@@ -210,7 +213,7 @@ func (y *yard) all() (of []attach.Searched) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	for name, s := range y.records {
-		of = append(of, attach.Searched{Name: name, UID: s.UID})
+		of = append(of, attach.Searched{Name: name, UID: s.UID, Version: s.Version})
 	}
 	return of
 }

@@ -66,6 +66,8 @@ type Options struct {
 	// Recordings, if given, is a directory of this host, in which what terminals show waits, encrypted, for the store.
 	// Without it nothing is recorded.
 	Recordings string
+	// SearchMemory is what indexes of recordings may take in memory, in bytes; search.Usual if 0.
+	SearchMemory int64
 	// Ledger, if given, is what this host remembers of its sessions' records: see Regain.
 	Ledger *recovery.Ledger
 	// Budget bounds how far images are scattered over the packs of earlier ones, and
@@ -144,7 +146,7 @@ func New(o Options) *Worker {
 		Dir: o.Recordings, Host: o.Host, Objects: o.Images, Signer: o.Signer, Snapshots: w.snapshots, Records: o.Records, Log: o.Log,
 		Failpoints: o.Failpoints,
 	})
-	w.searcher = search.New(search.Options{Recordings: w.recordings, Records: o.Records, Seal: w.sealRecorded, Log: o.Log})
+	w.searcher = search.New(search.Options{Recordings: w.recordings, Records: o.Records, Seal: w.sealRecorded, Most: o.SearchMemory, Log: o.Log})
 	w.recordings.Stored = w.searcher.Touch
 	wake := func(n schemas.Name) { w.actors.wake(n) }
 	w.hosting = newHosting(have, o.Lease, w.snapshots, wake, o.Log)

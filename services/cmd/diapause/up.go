@@ -45,6 +45,7 @@ type upFlags struct {
 	usage      time.Duration // between the events of what sessions used
 	docker     string        // the engine's address
 	hidden     []string      // files that sessions don't see
+	search     int64         // bytes that indexes of recordings take in memory
 	shutdown   string        // what becomes of sessions when the machine shuts down
 	direct     run.Direct    // where clients connect without NATS
 	network    string        // of process trees that don't say which they want
@@ -121,6 +122,7 @@ func upCommand(c *client) *cobra.Command {
 	usageFlag(cmd, &f.usage)
 	dockerFlag(cmd, &f.docker)
 	hideFlag(cmd, &f.hidden)
+	searchFlag(cmd, &f.search)
 	shutdownFlag(cmd, &f.shutdown)
 	advertiseFlags(cmd, &f.direct)
 	defaultNetworkFlag(cmd, &f.network)
@@ -143,7 +145,7 @@ func (f upFlags) config(c *client) (conf run.UpConfig, err error) {
 		NATS:     run.NATS{URL: f.nats, Creds: c.creds, Listen: f.listen},
 		Keys:     run.Keys{IdentityFiles: f.identities, Recipients: f.recipients, SuspendOnly: f.suspender},
 		Images:   run.Images{Store: f.store, Moved: f.moved},
-		Host:     run.Host{Dense: f.dense, Lease: f.lease, Slots: f.slots, Docker: f.docker, Hidden: f.hidden, EndWithMachine: f.shutdown == shutdownEnd, Direct: f.direct},
+		Host:     run.Host{Dense: f.dense, Lease: f.lease, Slots: f.slots, Docker: f.docker, Hidden: f.hidden, SearchMemory: f.search, EndWithMachine: f.shutdown == shutdownEnd, Direct: f.direct},
 		Recovery: run.Recovery{Force: f.recover},
 		Control:  run.Control{Usage: f.usage, Network: f.network},
 		Person:   term.IsTerminal(int(os.Stdout.Fd())),
@@ -197,6 +199,10 @@ func usageFlag(cmd *cobra.Command, every *time.Duration) {
 
 func hideFlag(cmd *cobra.Command, to *[]string) {
 	cmd.Flags().StringArrayVar(to, "hide", nil, "a further file or directory of the host that process trees don't see; the data directory, --creds, --identity-file, --tls-key, --tls-dir, a dir:// store, files with an S3 store's credentials and the engine's socket are hidden anyway")
+}
+
+func searchFlag(cmd *cobra.Command, to *int64) {
+	sizeVar(cmd.Flags(), to, "search-memory", "keep indexes of recordings in memory up to this size, e.g. 512M, for the next search (default 128M)")
 }
 
 // What becomes of sessions when systemd shuts the machine down.

@@ -71,6 +71,7 @@ func workerCommand(c *client) *cobra.Command {
 	metricsFlag(cmd, &f.metrics)
 	dockerFlag(cmd, &f.docker)
 	hideFlag(cmd, &f.hidden)
+	searchFlag(cmd, &f.search)
 	shutdownFlag(cmd, &f.shutdown)
 	advertiseFlags(cmd, &f.direct)
 	f.log.flags(cmd)

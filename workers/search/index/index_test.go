@@ -126,6 +126,7 @@ func (p *tape) ask(x *Index, q *Query) (lines []string, blocks int) {
 		}
 		add(all)
 	}
+	p.sees(x, q, len(lines) > 0)
 	return lines, len(places)
 }
 
