@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,7 +34,7 @@ type madeHere struct {
 
 func testMade() []madeHere {
 	verbs := madeHere{title: "By what a session prepares for the host's verbs"}
-	for _, c := range append(traps(), resumes()...) {
+	for _, c := range slices.Concat(traps(), adoptions(), resumes()) {
 		verbs.rows = append(verbs.rows, [2]string{c.what, c.want})
 	}
 	tenants := madeHere{title: "With the credentials of another tenant's publisher"}

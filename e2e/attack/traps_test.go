@@ -4,10 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/diapause/diapause/e2e/stack"
+	"github.com/diapause/diapause/schemas"
 )
 
 // trap is what a session prepares for a verb that is asked of it from the host.
@@ -90,6 +92,19 @@ func traps() []trap {
 	}
 }
 
+// adoptions try to have the process of a session be another one's: LEADER is the first of the session esc.
+func adoptions() []trap {
+	kept := func(g *target, r stack.Result) bool {
+		v, err := g.View("esc")
+		return r.Code == 1 && strings.Contains(r.Out+r.Err, "a session of Diapause already") && !strings.ContainsAny(r.Out+r.Err, "\x1b\x07") &&
+			err == nil && v.State == schemas.Running
+	}
+	return []trap{
+		{"adopt a session's first process, to have it without the session's walls", "refused by name", ``, []string{"adopt", "--pid", "LEADER", "--name", "taken"}, kept},
+		{"a session's arguments with escape sequences, in adopt --dry-run", "escaped", ``, []string{"adopt", "--dry-run", "--pid", "LEADER"}, kept},
+	}
+}
+
 // resumes are what a session prepares before it is suspended, for the files that its resume writes.
 func resumes() []trap {
 	kept := func(g *target, r stack.Result) bool {
@@ -106,14 +121,17 @@ func resumes() []trap {
 
 func (g *target) traps(t *testing.T) {
 	g.verb("run", "--name", "esc", "--network", "none", "--idle", "never", "--", "sh", "-c", "sleep 100000", "\x1b]0;owned\x07")
-	for _, c := range traps() {
+	esc, err := g.View("esc")
+	g.must(err)
+	leader := strings.NewReplacer("LEADER", strconv.Itoa(esc.PID))
+	for _, c := range append(traps(), adoptions()...) {
 		t.Run(c.what, func(t *testing.T) {
 			if c.prepare != "" {
 				g.verb("exec", own, "--", "bash", "-c", g.fill(c.prepare))
 			}
 			var args []string
 			for _, a := range c.verb {
-				args = append(args, g.fill(a))
+				args = append(args, leader.Replace(g.fill(a)))
 			}
 			if r := g.Do(args...); !c.refused(g, r) {
 				t.Errorf("%v: exit status %d\n%s%s", args, r.Code, r.Out, r.Err)

@@ -6,6 +6,6 @@
 // opened that makes its visitor wait; names are long, clocks wrong, files don't come.
 //
 // TestManySessions and TestAttach measure, with DIAPAUSE_LONG, how soon a page shows a change of one in 10,000 sessions, and the prompt of one that
-// slept. TestPictures looks at the pictures that documents show, and takes them with -update (`make screenshots`). Pages whose
+// slept; TestFrames, how soon the picture of a desktop that slept, and the desktop. TestPictures looks at the pictures that documents show, and takes them with -update (`make screenshots`). Pages whose
 // content takes days or faults are tried with an API that is made up (faked_test.go). What is committed of others is compared with npm (vendored_test.go). The package has tests alone.
 package console

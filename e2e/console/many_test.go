@@ -148,3 +148,14 @@ func TestAttach(t *testing.T) {
 	}
 	fresh(t).run(t, "attach.mjs", strconv.Itoa(attaches))
 }
+
+// frames are how often a desktop is resumed to measure it.
+const frames = 10
+
+// TestFrames says how soon a page paints something of a desktop that slept: the picture of its last frame, and then the desktop itself.
+func TestFrames(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
+	fresh(t).run(t, "frames.mjs", strconv.Itoa(frames))
+}

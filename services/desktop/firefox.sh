@@ -8,6 +8,11 @@ user_pref("toolkit.telemetry.enabled", false);
 user_pref("accessibility.force_disabled", 1);
 user_pref("browser.cache.disk.enable", false);
 user_pref("dom.ipc.processPrelaunch.enabled", false);
+user_pref("dom.ipc.forkserver.enable", false);
+user_pref("browser.newtab.preload", false);
+user_pref("network.process.enabled", false);
+user_pref("media.rdd-process.enabled", false);
+user_pref("media.utility-process.enabled", false);
 user_pref("layers.acceleration.disabled", true);
 user_pref("gfx.webrender.software", true);
 END

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/adoptspec"
 	"github.com/diapause/diapause/schemas/dockerspec"
 )
 
@@ -102,7 +103,7 @@ func TestPages(t *testing.T) {
 	at := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	views := []schemas.View{
 		{Name: "acme/a", State: schemas.Suspended, Driver: dockerspec.Driver, Pause: &schemas.Pause{Reason: schemas.PauseInactivity, At: at}},
-		{Name: "acme/b", State: schemas.Running, Status: "unhealthy"}, {Name: "c"},
+		{Name: "acme/b", State: schemas.Running, Status: "unhealthy", Driver: adoptspec.Driver}, {Name: "c"},
 	}
 	last := b.recorded("list", views)
 	p := read[Page](b, b.do("GET", "/api/v1/sessions?limit=2&state=suspended,running&tenant=acme&class=web&host=h&after=acme.0", ""))
@@ -113,10 +114,10 @@ func TestPages(t *testing.T) {
 	if len(p.Sessions) != 2 || p.Next != "acme.b" {
 		t.Fatalf("the page is %+v", p)
 	}
-	if s := p.Sessions[0]; s.Status != "paused" || !s.PausedAt.Equal(at) || s.PauseReason != schemas.PauseInactivity || s.Capabilities.Memory {
+	if s := p.Sessions[0]; s.Status != "paused" || !s.PausedAt.Equal(at) || s.PauseReason != schemas.PauseInactivity || s.Capabilities != (Capabilities{Pause: true, Fork: true}) {
 		t.Errorf("a suspended session is %+v", s)
 	}
-	if s := p.Sessions[1]; s.Status != "unhealthy" || s.PausedAt != nil || s.PauseReason != "" {
+	if s := p.Sessions[1]; s.Status != "unhealthy" || s.PausedAt != nil || s.PauseReason != "" || s.Capabilities != (Capabilities{Memory: true, Pause: true}) {
 		t.Errorf("a running session is %+v", s)
 	}
 	if p := read[Page](b, b.do("GET", "/api/v1/sessions?limit=3", "")); len(p.Sessions) != 3 || p.Next != "" {

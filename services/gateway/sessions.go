@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/adoptspec"
 	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/services/api"
 )
@@ -23,14 +24,14 @@ type Session struct {
 type Capabilities struct {
 	Memory bool `json:"memory" doc:"It keeps its memory when it is suspended, not only its files"`
 	Pause  bool `json:"pause"`
-	Fork   bool `json:"fork"`
+	Fork   bool `json:"fork" doc:"A copy of it can be made; not of a process that was adopted, which needs its own pids"`
 }
 
 // statusPaused is the status of a suspended session, which ours has none for.
 const statusPaused = "paused"
 
 func shown(v schemas.View) Session {
-	s := Session{View: v, Capabilities: Capabilities{Memory: v.Driver != dockerspec.Driver, Pause: true, Fork: true}}
+	s := Session{View: v, Capabilities: Capabilities{Memory: v.Driver != dockerspec.Driver, Pause: true, Fork: v.Driver != adoptspec.Driver}}
 	if v.State == schemas.Suspended {
 		s.Status = cmp.Or(v.Status, statusPaused)
 		if v.Pause != nil {

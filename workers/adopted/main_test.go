@@ -29,6 +29,11 @@ func TestMain(m *testing.M) {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		panic(err)
 	}
+	if os.Getenv(unified) != "" {
+		if err := unify(); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(m.Run())
 }
 

@@ -134,26 +134,28 @@ const (
 
 // FirefoxDesktop is Firefox with several tabs.
 func FirefoxDesktop() Program {
-	return browserDesktop("Firefox, 3 tabs", Desktop{App: "firefox", Expected: "500→200"}, "firefox-esr", inFirefox)
+	return browserDesktop("Firefox, 3 tabs", Desktop{App: "firefox", Expected: "500→200"}, "firefox-esr", inFirefox, "(socke[t]|rd[d]|forkserve[r])$")
 }
 
 // ChromiumDesktop is Chromium with several tabs.
 func ChromiumDesktop() Program {
-	return browserDesktop("Chromium, 3 tabs", Desktop{App: "chromium", Expected: "200→80"}, "chromium", inChromium)
+	return browserDesktop("Chromium, 3 tabs", Desktop{App: "chromium", Expected: "200→80"}, "chromium", inChromium, "top-chrome-webu[i]")
 }
 
-func browserDesktop(name string, d Desktop, needs, opens string) Program {
+// browserDesktop makes a browser's; unneeded matches the processes that --app has it do without, and not the search for them.
+func browserDesktop(name string, d Desktop, needs, opens, unneeded string) Program {
 	p := desktop(name, tabsState, d, needs+" --version", "about:blank")
 	p.Needs = append(p.Needs, needs, python)
-	t := &tabs{opens: []string{opens, opens, opens}}
+	t := &tabs{opens: []string{opens, opens, opens}, unneeded: unneeded}
 	p.Prepare, p.Check = t.prepare, t.check
 	return p
 }
 
 // tabs are pages that are open in browsers.
 type tabs struct {
-	opens []string // the command that opens each of them
-	last  []tab
+	opens    []string // the command that opens each of them
+	unneeded string   // matches the processes that there must be none of
+	last     []tab
 }
 
 // tab is what one of them tells.
@@ -247,6 +249,9 @@ func (t *tabs) until(ctx context.Context, s *local.Session, n int, wait time.Dur
 func (t *tabs) check(ctx context.Context, s *local.Session, r Round) error {
 	if _, err := s.Shell(ctx, fmt.Sprintf("echo %d >/tmp/next.write && mv /tmp/next.write /tmp/write", r.N)); err != nil {
 		return err
+	}
+	if out, _ := s.Shell(ctx, "pgrep -af '"+t.unneeded+"'"); strings.TrimSpace(out) != "" { // it fails if it finds none
+		return fmt.Errorf("a process that isn't needed is captured: %s", out)
 	}
 	for i, was := range t.last {
 		is, err := t.until(ctx, s, i+1, tabWait, func(is tab) bool {

@@ -66,9 +66,11 @@ export async function useDesktop({ page, gate, diapause, suspend, view, shows, s
   await page.locator(".desktop-part .last").waitFor();
   const asleep = await view("screen");
   must(asleep.state === "suspended", "a page that shows a desktop has resumed it");
+  const seen = await watched(page);
   await wake.click();
   await shows(said, /^connected$/);
   await shown("the desktop shows pixels after a resume");
+  await neverBlank({ page, seen, must, eventually });
   await eventually("what is typed arrives after a resume", async () => {
     await types("three");
     return (await typed()).includes("three");
@@ -87,6 +89,36 @@ export async function useDesktop({ page, gate, diapause, suspend, view, shows, s
   await sleepingDesktop({ page, gate, diapause, suspend, view, shows, step, must, eventually, accessible });
   await page.goto(`${gate}/#/`);
   step("a desktop that comes back by itself");
+}
+
+// watched notes what a page shows of a desktop whenever the browser paints: the picture of the last frame, greyed, or the desktop itself.
+async function watched(page) {
+  return page.evaluateHandle(() => {
+    const seen = { picture: 0, live: 0, blank: 0, mistaken: 0 };
+    const look = () => {
+      const screen = document.querySelector(".desktop-part .screen");
+      const last = screen?.querySelector(".last");
+      const live = screen?.querySelector(":scope > div canvas");
+      const painted = Boolean(live?.width && live.getContext("2d").getImageData(0, 0, 1, 1).data[3]);
+      const pictured = Boolean(last?.checkVisibility() && last.width);
+      if (pictured && getComputedStyle(last).filter === "none") seen.mistaken++;
+      if (pictured && !painted) seen.picture++;
+      if (painted && !pictured) seen.live++;
+      if (!painted && !pictured) seen.blank++;
+      requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+    return seen;
+  });
+}
+
+// neverBlank wants the picture to be seen until the desktop is, and greyed for as long as it is seen.
+async function neverBlank({ page, seen, must, eventually }) {
+  const now = () => page.evaluate((s) => ({ ...s }), seen);
+  await eventually("the desktop takes the place of its picture", async () => (await now()).live > 0);
+  const { picture, blank, mistaken } = await now();
+  must(picture > 0 && blank === 0, `while it was resumed the page showed the picture ${picture} times, and nothing ${blank} times`);
+  must(mistaken === 0, `the picture was shown as if it were the desktop, ${mistaken} times`);
 }
 
 // shareClipboard pastes on the desktop what this browser has copied, and the other way round, once a person wants that.

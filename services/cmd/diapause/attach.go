@@ -16,6 +16,7 @@ import (
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/adoptspec"
 	"github.com/diapause/diapause/workers/docker"
 )
 
@@ -85,6 +86,9 @@ func (c *client) attach(ctx context.Context, name string, by schemas.MadeBy) err
 		return err
 	}
 	if !v.TTY && v.Driver != docker.Name { // a container that was adopted may have one
+		if v.Driver == adoptspec.Driver { // what it prints isn't kept, so logs has nothing of it
+			return schemas.WithHint(fmt.Errorf("session %s has no terminal: it was adopted", v.Name), "what it prints goes to the files that it has open")
+		}
 		return schemas.WithHint(fmt.Errorf("session %s has no terminal: it was run without --tty", v.Name), "`diapause logs -f %s` shows what it prints", v.Name)
 	}
 	if v.Queue != nil && v.Host == "" {

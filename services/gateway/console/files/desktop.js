@@ -40,6 +40,7 @@ export class DesktopPane {
   #allowed;
   #ws = null;
   #rfb = null;
+  #live = false; // noVNC has painted what the desktop shows
   #wants = false; // to be connected
   #state = "";
   #archived = false;
@@ -117,7 +118,7 @@ export class DesktopPane {
     try {
       const r = await open(`/sessions/${inPath(this.#name)}/desktop/picture`, this.#ends.signal);
       const shown = await createImageBitmap(await r.blob());
-      if (this.#pictured !== snapshot || !this.#asleep) return;
+      if (this.#pictured !== snapshot || this.#live) return;
       this.last.width = shown.width;
       this.last.height = shown.height;
       this.last.getContext("2d").drawImage(shown, 0, 0);
@@ -142,8 +143,8 @@ export class DesktopPane {
     this.fit.setAttribute("aria-pressed", String(this.#fits));
     this.copy.setAttribute("aria-pressed", String(this.#copies));
     this.fit.disabled = this.#watching;
-    this.screen.classList.toggle("dim", !this.#rfb);
-    this.last.hidden = Boolean(this.#rfb);
+    this.screen.classList.toggle("dim", !this.#live);
+    this.last.hidden = this.#live;
     this.sleeps.hidden = !this.#asleep || Boolean(this.#ws);
     if (!this.#allowed) put(this.said, "Desktops are for the roles owner and operator.");
     else if (this.#archived) put(this.said, "It is in the archive: resume it first, in its overview.");
@@ -229,6 +230,7 @@ export class DesktopPane {
       canvas.setAttribute("aria-label", `Desktop of ${this.#name}`);
       rfb.focus();
       this.#paste();
+      this.#painted(rfb, canvas);
     });
     for (const event of ["credentialsrequired", "securityfailure", "serververification"]) {
       rfb.addEventListener(event, () => {
@@ -244,10 +246,19 @@ export class DesktopPane {
     this.#draw();
   }
 
+  // painted has the page show the desktop when noVNC has painted it: what it showed last is to be seen until then.
+  #painted(rfb, canvas) {
+    if (rfb !== this.#rfb) return;
+    if (canvas.width && canvas.getContext("2d").getImageData(0, 0, 1, 1).data[3]) {
+      this.#live = true;
+      this.#draw();
+    } else requestAnimationFrame(() => this.#painted(rfb, canvas));
+  }
+
   // keep keeps the picture that is shown, for while there is none.
   #keep() {
     const canvas = this.view.querySelector("canvas");
-    if (!this.#rfb || !canvas?.width || !canvas.height) return;
+    if (!this.#live || !canvas?.width || !canvas.height) return;
     this.last.width = canvas.width;
     this.last.height = canvas.height;
     this.last.getContext("2d").drawImage(canvas, 0, 0);
@@ -258,6 +269,7 @@ export class DesktopPane {
     this.#keep();
     const rfb = this.#rfb;
     this.#rfb = null;
+    this.#live = false;
     rfb?.disconnect();
     this.view.replaceChildren();
   }
