@@ -241,6 +241,9 @@ What is changed, and why each suspend doesn't warn of it:
   system call sets them. A limit of CPU time counts from there.
 - **A policy of memory** (mbind, set_mempolicy) means nothing on a host with one node of memory. On others
   a suspend warns of it.
+- **Device numbers of file systems** are given by the kernel, the next free one to what is mounted. All files of the root
+  have one number, before and after. A program that has noted it, and looks whether a path still leads to the file that it has
+  open, opens that again.
 - **Inode numbers of open files without a name** change, since such a file is made again at a resume. A program that
   compares numbers looks for a path that leads to the same file, and to these none does. Many programs keep such files open, and a
   warning at each suspend would hide the others.

@@ -50,7 +50,7 @@ func (c *collector) file(process int, fd tree.FD, root uint64) (flags uint64, er
 	} else if fd.Link == ownTerminal { // a copy has it by its own name
 		c.note(o, "file", terminalOf(process, fd.Num))
 	} else {
-		c.note(o, "file", fd.Link)
+		c.note(o, "file", named(fd.Link))
 	}
 	flags = c.info(o, fd.PID, c.read(fd.PID, "fdinfo/"+strconv.Itoa(fd.Num)))
 	look := c.lookFor(fd.Link, root)
@@ -67,6 +67,15 @@ func (c *collector) file(process int, fd tree.FD, root uint64) (flags uint64, er
 	defer unix.Close(f)
 	look(o, f)
 	return flags, nil
+}
+
+// named gives the name of a file. CRIU opens a file that was removed, and whose name another has, by a name that it
+// makes for it: NAME.cr_link, which stays in /proc.
+func named(link string) string {
+	if name, ok := strings.CutSuffix(link, ".cr_link (deleted)"); ok {
+		return name + " (deleted)"
+	}
+	return link
 }
 
 // ownTerminal is what each process calls its controlling terminal.

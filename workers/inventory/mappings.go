@@ -19,7 +19,7 @@ func (c *collector) mappings(l *look) {
 		o := Object{l.Inner, "mapping " + strconv.FormatUint(last.start, 16)}
 		c.objects[o] = facts{
 			{"mapping's end", strconv.FormatUint(last.end, 16)}, {"mapping's permissions", last.mode},
-			{"mapped file", strings.TrimSpace(last.of + " " + last.at())},
+			{"mapped file", strings.TrimSpace(named(last.of) + " " + last.at())},
 		}
 		if last.number != "" {
 			c.note(o, aspectNumber, last.number)

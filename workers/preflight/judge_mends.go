@@ -112,7 +112,7 @@ func (j *judge) peers() {
 	many := map[uint64]bool{}
 	for _, p := range j.Processes {
 		for _, f := range p.Files {
-			if s := f.Socket; s != nil && s.PeerPID > 0 && j.Unix[s.Inode].State == unixEstablished && j.Unix[s.Inode].Peer != 0 {
+			if s := f.Socket; s != nil && s.PeerPID > 0 && j.Unix[s.Inode].State == unixEstablished { // its other end may be closed
 				many[s.Inode] = true
 			}
 		}

@@ -68,8 +68,14 @@ type netAddress struct {
 	broadcast []byte
 }
 
-// nonlocal says whether programs may bind addresses that the host hasn't.
-var nonlocal = []string{"/proc/sys/net/ipv4/ip_nonlocal_bind", "/proc/sys/net/ipv6/ip_nonlocal_bind"}
+// permits say which sockets programs may make and bind, with what each is in a new network: addresses that the
+// host hasn't, low ports, ICMP.
+var permits = map[string]string{
+	"/proc/sys/net/ipv4/ip_nonlocal_bind":           "0",
+	"/proc/sys/net/ipv6/ip_nonlocal_bind":           "0",
+	"/proc/sys/net/ipv4/ip_unprivileged_port_start": "1024",
+	"/proc/sys/net/ipv4/ping_group_range":           "1\t0",
+}
 
 // lookAtNetwork puts the thread into the network namespace of a process and looks at it.
 func lookAtNetwork(pid int, used inventory.Devices) (*seenNetwork, error) {
@@ -82,8 +88,8 @@ func lookAtNetwork(pid int, used inventory.Devices) (*seenNetwork, error) {
 		return nil, fmt.Errorf("look at the session's network: %w", err)
 	}
 	n := &seenNetwork{sysctls: map[string]string{}}
-	for _, name := range nonlocal {
-		if b, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(b)) != "0" {
+	for name, usual := range permits {
+		if b, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(b)) != usual {
 			n.sysctls[name] = string(b)
 		}
 	}

@@ -5,10 +5,12 @@
 # mirror   DIAPAUSE_DEBIAN_MIRROR, or http://deb.debian.org/debian
 # suite    DIAPAUSE_DEBIAN_SUITE, or forky, the first one with CRIU 4.2 and Docker 28
 # keyring  Debian's archive keyring, or "" if the machine has none
+# version  of CRIU, that the patches are for
 
 mirror=${DIAPAUSE_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 suite=${DIAPAUSE_DEBIAN_SUITE:-forky}
 keyring=
+version=4.2.1
 for file in /usr/share/keyrings/debian-archive-keyring.gpg /usr/share/keyrings/debian-archive-keyring.pgp; do
 	[ ! -r "$file" ] || keyring=$file
 done
@@ -64,4 +66,16 @@ unpack_debs() {
 	for deb in "$into"/apt/debs/*.deb; do
 		dpkg-deb --extract "$deb" "$into/root"
 	done
+}
+
+# source_of fetches CRIU's source into directory $1.
+source_of() {
+	mkdir -p "$1"
+	echo "deb-src [signed-by=$keyring] $mirror $suite main" >"$1/sources.list"
+	twice own_apt "$1" apt-get -qq update &&
+		(cd "$1" && twice own_apt "$1" apt-get -qq source --download-only --tar-only criu) ||
+		{ cat "$1/log/out" >&2; echo "apt.sh: apt can't fetch the source of criu from $mirror $suite (see above)" >&2; return 1; }
+	archive=$(find "$1" -maxdepth 1 -name "criu_$version.orig.tar.*")
+	[ -n "$archive" ] || { echo "apt.sh: $suite has no source of criu $version: $(cd "$1" && ls -d criu_* 2>/dev/null)" >&2; return 1; }
+	tar -xf "$archive" -C "$1"
 }

@@ -18,25 +18,12 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 patches=$here/../patches
 base=${DIAPAUSE_PREFIX:-/opt/diapause}/criu
-version=4.2.1 # that the patches are for
 # shellcheck source=apt.sh
 . "$here/apt.sh"
 
 die() {
 	echo "build.sh: $*" >&2
 	exit 1
-}
-
-# source_of fetches CRIU's source into directory $1.
-source_of() {
-	mkdir -p "$1"
-	echo "deb-src [signed-by=$keyring] $mirror $suite main" >"$1/sources.list"
-	twice own_apt "$1" apt-get -qq update &&
-		(cd "$1" && twice own_apt "$1" apt-get -qq source --download-only --tar-only criu) ||
-		{ cat "$1/log/out" >&2; die "apt can't fetch the source of criu from $mirror $suite (see above)"; }
-	archive=$(find "$1" -maxdepth 1 -name "criu_$version.orig.tar.*")
-	[ -n "$archive" ] || die "$suite has no source of criu $version: $(cd "$1" && ls -d criu_* 2>/dev/null)"
-	tar -xf "$archive" -C "$1"
 }
 
 # headers_of unpacks what the build needs and the machine hasn't into directory $2.

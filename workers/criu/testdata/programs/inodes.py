@@ -1,5 +1,6 @@
 # Inode numbers: of files that were made, renamed, linked, copied up from below; of directories.
 #: file of the private layer | inode number | kept
+#: file | device number (st_dev) | changed: another number
 #: file of the private layer | inode number of an open one without a name | changed: another number
 import os, shutil
 os.makedirs("/srv/made/below")
@@ -38,5 +39,6 @@ answer([before[p] == after.get(p) or "%s: %s, was %s" % (p, after.get(p), before
     after["open"] == after["/srv/made/held"] or "open file",
     len(os.listdir("/srv/made")) == len([p for p in after if p.startswith("/srv/made/") and p.count("/") == 3]) or "listed",
     deleted.read() == "content" or "deleted file",
+    len({os.stat(p).st_dev for p in ["/srv", "/etc/passwd", "/srv/made/file"]}) == 1 or "the files have several devices",
     os.fstat(deleted.fileno()).st_ino != number or "the number of the deleted file stays",
 ])
