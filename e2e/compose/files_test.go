@@ -38,6 +38,7 @@ type service struct {
 	CapDrop     []string `yaml:"cap_drop"`
 	CapAdd      []string `yaml:"cap_add"`
 	NetworkMode string   `yaml:"network_mode"`
+	Profiles    []string
 	Privileged  bool
 	SecurityOpt []string `yaml:"security_opt"`
 	Healthcheck struct{ Test []string }
