@@ -18,6 +18,7 @@ engine=$!
 end() {
 	kill "$engine" 2>/dev/null || true
 	wait "$engine" || true
+	umount --lazy "$work"/exec/netns/* 2>/dev/null || true # the engine leaves them
 	rm -rf "$work"
 }
 trap end EXIT
@@ -29,7 +30,7 @@ done
 
 "$top/compose/bases.sh"
 # A tag keeps what a stage is built from when the others are removed.
-for stage in build build-nats build-criu build-versitygw build-minio; do
+for stage in chaos build build-nats build-criu build-versitygw build-minio; do
 	echo "building the stage $stage of compose/Dockerfile"
 	docker build --quiet --network host --target "$stage" --tag "diapause-stage/$stage" --file "$top/compose/Dockerfile" "$top" >/dev/null
 done
