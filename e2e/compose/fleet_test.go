@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,31 +163,6 @@ func (m machine) observed() {
 		}
 		if time.Now().After(end) {
 			m.t.Fatalf("Prometheus reads of the six parts: %v\n%s", err, out)
-		}
-	}
-}
-
-// forSessions are capabilities that a worker has for what runs in sessions, and for loop
-// devices: it works without.
-var forSessions = []string{"AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_NICE"}
-
-// oneLess takes each capability from a worker, and looks whether doctor names it.
-func (m machine) oneLess() {
-	m.t.Helper()
-	all := readFleet(m.t).Services["worker-1"].CapAdd
-	for _, less := range all {
-		args := []string{"run", "--rm", "--network", "none", "--cap-drop", "ALL", "--security-opt", "seccomp=unconfined", "--entrypoint", "/bin/diapause"}
-		for _, c := range all {
-			if c != less {
-				args = append(args, "--cap-add", c)
-			}
-		}
-		cmd := exec.CommandContext(m.t.Context(), "docker", append(args, "diapause/worker:local", "doctor", "--data", "/tmp/data", "--docker", "none")...)
-		cmd.Env = m.env
-		out, err := cmd.CombinedOutput()
-		needed := !slices.Contains(forSessions, less)
-		if named := strings.Contains(string(out), "CAP_"+less+" is missing"); named != needed || needed && err == nil {
-			m.t.Errorf("without %s doctor says (%v):\n%s", less, err, out)
 		}
 	}
 }
