@@ -58,7 +58,7 @@ func (h *hosts) killAtRandom(r *rand.Rand, period time.Duration) (kills int) {
 }
 
 // Workers are killed at random while their sessions are suspended, resumed and moved: each session goes on with the
-// next number, whatever it was that was cut short. With DIAPAUSE_LONG=1 these are 200 sessions and five minutes.
+// next number, at any step that was cut short. With DIAPAUSE_LONG=1 these are 200 sessions and five minutes.
 func TestWorkersKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	count, period := 20, time.Minute
