@@ -35,8 +35,8 @@ minio | versitygw) ;;
 *) lack "STORE is $(value STORE): want minio or versitygw" ;;
 esac
 if [ "${DOCKER_HOST:-unix:}" = "${DOCKER_HOST#tcp:}" ] && [ "${DOCKER_HOST:-unix:}" = "${DOCKER_HOST#ssh:}" ]; then
-	for device in fuse net/tun loop-control; do
-		[ -c "${COMPOSE_CHECK_DEV:-/dev}/$device" ] || lack "/dev/$device is missing, which workers need: load its module (modprobe fuse, tun, loop)"
+	for device in fuse loop-control; do
+		[ -c "${COMPOSE_CHECK_DEV:-/dev}/$device" ] || lack "/dev/$device is missing, which workers need: load its module (modprobe fuse, loop)"
 	done
 fi
 [ ${#lacks[@]} -gt 0 ] || exit 0

@@ -18,7 +18,7 @@ trap 'fleet rm --force "$name" >/dev/null 2>&1 || true' EXIT
 
 say "a session that counts begins on worker-1"
 fleet run --name "$name" --host worker-1 --root /srv/session --cwd / --idle never --on-host-loss resume -- \
-	sh -c 'n=0; while :; do n=$((n+1)); echo $n; sleep 0.2; done'
+	sh -c 'n=0; while sleep 0.2; do n=$((n+1)); echo $n; done'
 until [ "$(count "$name")" -ge 10 ] 2>/dev/null; do sleep 0.5; done
 
 say "a checkpoint: it runs on"

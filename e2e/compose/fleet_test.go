@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,23 +25,34 @@ type machine struct {
 }
 
 // newMachine starts an engine without a bridge that leads out, where builds have the
-// host's network.
+// host's network. It has the images that images.sh has prepared, and keeps what it builds.
 func newMachine(t *testing.T) machine {
 	t.Helper()
-	m := machine{t: t, engine: dockertest.New(t)}
-	config, plugin := t.TempDir(), filepath.Join(prefix(), "compose", "docker-compose")
-	if _, err := os.Stat(plugin); err != nil {
+	data := filepath.Join(prefix(), "compose", "engine")
+	if _, err := os.Stat(data); err != nil {
+		t.Fatalf("the images are missing (e2e/compose/images.sh prepares them): %v", err)
+	}
+	m := machine{t: t, engine: dockertest.New(t, "--data-root", data)}
+	m.env = append(os.Environ(), "DOCKER_HOST="+m.engine.URL, "DOCKER_CONFIG="+withPlugin(t), "DOCKER_BUILDKIT=0", "BUILD_NETWORK=host", fmt.Sprint("NATS_PORT=", free(t)), fmt.Sprint("PROMETHEUS_PORT=", free(t)))
+	return m
+}
+
+// withPlugin gives a configuration of the docker command, with the compose plugin.
+func withPlugin(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	plugin, plugins := filepath.Join(prefix(), "compose", "docker-compose"), filepath.Join(dir, "cli-plugins")
+	_, err := os.Stat(plugin)
+	if err != nil {
 		t.Fatalf("the compose plugin is missing (e2e/compose/install.sh puts it there): %v", err)
 	}
-	plugins := filepath.Join(config, "cli-plugins")
-	if err := os.Mkdir(plugins, 0o700); err != nil {
+	if err = os.Mkdir(plugins, 0o700); err == nil {
+		err = os.Symlink(plugin, filepath.Join(plugins, "docker-compose"))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(plugin, filepath.Join(plugins, "docker-compose")); err != nil {
-		t.Fatal(err)
-	}
-	m.env = append(os.Environ(), "DOCKER_HOST="+m.engine.URL, "DOCKER_CONFIG="+config, "DOCKER_BUILDKIT=0", "BUILD_NETWORK=host", fmt.Sprint("NATS_PORT=", free(t)), fmt.Sprint("PROMETHEUS_PORT=", free(t)))
-	return m
+	return dir
 }
 
 // free gives a port of 127.0.0.1 that is free.
@@ -64,10 +74,10 @@ func prefix() string {
 }
 
 // make makes a target of the Makefile, as a person does.
-func (m machine) make(target string, env ...string) string {
+func (m machine) make(target string) string {
 	m.t.Helper()
 	cmd := exec.CommandContext(m.t.Context(), "make", "-C", top, target)
-	cmd.Env = append(m.env, env...)
+	cmd.Env = m.env
 	out, err := cmd.CombinedOutput()
 	m.t.Logf("make %s:\n%s", target, out)
 	if err != nil {
@@ -102,44 +112,44 @@ func (m machine) nothing() {
 	}
 }
 
-// The whole of compose/, with each of the stores: it takes as long as its images take to build.
+// The whole of compose/, with each of the stores. What images.sh has prepared isn't built again.
 func TestFleet(t *testing.T) {
 	if os.Getenv("DIAPAUSE_LONG") == "" {
 		t.Log("the images are built and run with DIAPAUSE_LONG=1")
 		return
 	}
 	m := newMachine(t)
-	m.make("compose-bases")
-	for _, store := range []string{"minio", "versitygw"} {
-		use := "STORE=" + store
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Log(m.logs(use))
+	m.make("compose-down") // what a run has left that was killed
+	for _, store := range []string{"versitygw", "minio"} {
+		t.Run(store, func(t *testing.T) {
+			m := m
+			m.t, m.env = t, append(m.env, "STORE="+store)
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Log(m.logs())
+				}
+			})
+			m.make("compose-up")
+			if out := m.make("compose-demo"); !strings.Contains(out, "running worker-2") {
+				t.Error("the session didn't come to be on worker-2")
 			}
+			if store == "versitygw" {
+				m.observed()
+				m.oneLess()
+			}
+			m.make("compose-down")
+			m.nothing()
 		})
-		m.make("compose-up", use)
-		if store == "minio" {
-			m.oneLess()
-		}
-		out := m.make("compose-demo", use)
-		if !strings.Contains(out, "running worker-2") {
-			t.Errorf("with %s the session didn't come to be on worker-2", store)
-		}
-		if store == "versitygw" {
-			m.observed(use)
-		}
-		m.make("compose-down", use)
-		m.nothing()
 	}
 }
 
 // observed adds Prometheus to the fleet, and looks whether it reads all parts. Grafana isn't added: its image
 // is of a registry.
-func (m machine) observed(env ...string) {
+func (m machine) observed() {
 	m.t.Helper()
 	compose := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(m.t.Context(), "docker", append([]string{"compose", "--project-directory", filepath.Join(top, "compose")}, args...)...)
-		cmd.Env = append(m.env, env...)
+		cmd.Env = m.env
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -157,35 +167,10 @@ func (m machine) observed(env ...string) {
 	}
 }
 
-// forSessions are capabilities that a worker has for what runs in sessions, and for loop
-// devices: it works without.
-var forSessions = []string{"AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_NICE"}
-
-// oneLess takes each capability from a worker, and looks whether doctor names it.
-func (m machine) oneLess() {
-	m.t.Helper()
-	all := readFleet(m.t).Services["worker-1"].CapAdd
-	for _, less := range all {
-		args := []string{"run", "--rm", "--network", "none", "--cap-drop", "ALL", "--security-opt", "seccomp=unconfined", "--entrypoint", "/bin/diapause"}
-		for _, c := range all {
-			if c != less {
-				args = append(args, "--cap-add", c)
-			}
-		}
-		cmd := exec.CommandContext(m.t.Context(), "docker", append(args, "diapause/worker:local", "doctor", "--data", "/tmp/data", "--docker", "none")...)
-		cmd.Env = m.env
-		out, err := cmd.CombinedOutput()
-		needed := !slices.Contains(forSessions, less)
-		if named := strings.Contains(string(out), "CAP_"+less+" is missing"); named != needed || needed && err == nil {
-			m.t.Errorf("without %s doctor says (%v):\n%s", less, err, out)
-		}
-	}
-}
-
 // logs are what the parts have printed.
-func (m machine) logs(env ...string) string {
+func (m machine) logs() string {
 	cmd := exec.Command("docker", "compose", "--project-directory", filepath.Join(top, "compose"), "logs", "--no-color", "--tail", "50")
-	cmd.Env = append(m.env, env...)
+	cmd.Env = m.env
 	out, err := cmd.CombinedOutput()
 	return fmt.Sprintf("%s%v", out, err)
 }

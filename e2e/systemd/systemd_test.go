@@ -64,6 +64,54 @@ func TestConfined(t *testing.T) {
 	}
 }
 
+// notice is a socket in systemd's place.
+type notice struct {
+	t    *testing.T
+	path string
+	said chan string
+}
+
+func notified(t *testing.T, dir string) notice {
+	t.Helper()
+	n := notice{t: t, path: filepath.Join(dir, "notify-"+strconv.FormatInt(time.Now().UnixNano(), 36)), said: make(chan string, 1000)}
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: n.path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := os.Chmod(n.path, 0o777); err != nil { // as systemd's own is
+		t.Fatal(err)
+	}
+	go func() {
+		b := make([]byte, 1000)
+		for {
+			read, err := conn.Read(b)
+			if err != nil {
+				return
+			}
+			n.said <- string(b[:read])
+		}
+	}()
+	return n
+}
+
+// hear waits until it is told something, by a program that hasn't ended.
+func (n notice) hear(want string, ended <-chan struct{}, log func() string) {
+	n.t.Helper()
+	for late := time.After(within); ; {
+		select {
+		case got := <-n.said:
+			if got == want {
+				return
+			}
+			continue
+		case <-ended:
+		case <-late:
+		}
+		n.t.Fatalf("it doesn't say %s:\n%s", want, log())
+	}
+}
+
 // TestNotify has the real program tell that it is ready and alive, and that it stops, and a session of it run on.
 func TestNotify(t *testing.T) {
 	dir, err := stack.Dir()
@@ -75,48 +123,19 @@ func TestNotify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "notify")
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
+	n := notified(t, dir)
 	s := stack.New(binary, filepath.Join(dir, "data"))
-	s.Env = append(os.Environ(), "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=300000")
+	s.Env = append(os.Environ(), "NOTIFY_SOCKET="+n.path, "WATCHDOG_USEC=300000")
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	said := make(chan string, 1000)
-	go func() {
-		b := make([]byte, 1000)
-		for {
-			n, err := conn.Read(b)
-			if err != nil {
-				return
-			}
-			said <- string(b[:n])
-		}
-	}()
-	hear := func(want string) {
-		t.Helper()
-		for end := time.After(within); ; {
-			select {
-			case got := <-said:
-				if got == want {
-					return
-				}
-			case <-end:
-				t.Fatalf("it doesn't say %s:\n%s", want, s.Log())
-			}
-		}
-	}
 	if err := s.Up(); err != nil {
 		t.Fatal(err)
 	}
-	hear("READY=1")
-	hear("WATCHDOG=1")
+	n.hear("READY=1", nil, s.Log)
+	n.hear("WATCHDOG=1", nil, s.Log)
 	if _, err := s.Must("run", "--name", "s", "--", "sh", "-c", `env | grep -E "NOTIFY|WATCHDOG"; echo "none of systemd's"; sleep 1000`); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +151,7 @@ func TestNotify(t *testing.T) {
 	if _, err := s.Must("down"); err != nil {
 		t.Fatal(err)
 	}
-	hear("STOPPING=1")
+	n.hear("STOPPING=1", nil, s.Log)
 	if err := s.Wait(); err != nil {
 		t.Fatal(err)
 	}

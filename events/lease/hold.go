@@ -21,13 +21,17 @@ type Holder struct {
 	Host  schemas.HostID
 	Term  time.Duration // DefaultTerm if zero
 	Log   *slog.Logger
+	// Place says where the host is: two places that have one id don't take the lease from each other. Without it the
+	// later one does.
+	Place string
 	// Renewed, if given, is called after each renewal, in the goroutine of Serve: the
 	// next one waits for it.
 	Renewed func(Renewal)
 
-	mu   sync.Mutex
-	last Renewal
-	held Versioned // of Serve and Take alone
+	mu    sync.Mutex
+	last  Renewal
+	held  Versioned // of Serve and Take alone, as is other
+	other rival
 
 	renewals, misses atomic.Uint64
 	rev              atomic.Uint64 // of the last renewal
@@ -60,28 +64,72 @@ func (h *Holder) term() time.Duration {
 	return DefaultTerm
 }
 
-// Take takes the lease, also from another holder: of two processes that call
-// themselves the same host the later one wins, and data directories are locked. It
-// returns when the lease is held, or with ctx.
-func (h *Holder) Take(ctx context.Context) error {
+// Take takes the lease, also from another holder: of two processes of one place that call
+// themselves the same host the later one wins, and data directories are locked. What another place
+// holds and renews is ErrElsewhere. It returns when the lease is held, or with ctx.
+func (h *Holder) Take(ctx context.Context) error { return h.until(ctx, h.take) }
+
+// Await waits until no other place has the lease, and takes nothing: before the host's sessions are looked for.
+// One that is renewed is ErrElsewhere.
+func (h *Holder) Await(ctx context.Context) error {
+	if h.Place == "" {
+		return nil
+	}
+	return h.until(ctx, func(ctx context.Context) (bool, error) {
+		_, free, err := h.look(ctx)
+		return free, err
+	})
+}
+
+// until tries something until it is done, another place is known to have the lease, or ctx ends.
+func (h *Holder) until(ctx context.Context, try func(context.Context) (bool, error)) error {
 	for {
-		prev, err := h.Store.Get(ctx, h.Host)
-		if err == nil {
-			err = h.write(ctx, prev, taken(prev, h.Host, h.term()), Now())
-		}
-		if err == nil {
+		done, err := try(ctx)
+		wait := renewEvery(h.term())
+		switch {
+		case done:
 			return nil
+		case errors.Is(err, ErrElsewhere):
+			return err
+		case err != nil:
+			h.Log.Warn("the host's lease can't be taken; trying again", "host", h.Host, "err", err)
+			wait = min(time.Second, wait)
 		}
-		h.Log.Warn("the host's lease can't be taken; trying again", "host", h.Host, "err", err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(min(time.Second, renewEvery(h.term()))):
+		case <-time.After(wait):
 		}
 	}
 }
 
-// Serve renews the lease until ctx ends; Take came before.
+// take takes the lease, unless another place has it that may live.
+func (h *Holder) take(ctx context.Context) (took bool, err error) {
+	found, free, err := h.look(ctx)
+	if err != nil || !free {
+		return false, err
+	}
+	err = h.write(ctx, found, taken(found, h.Host, h.by(), h.term()), Now())
+	return err == nil, err
+}
+
+// look reads the lease, and says whether it may be taken.
+func (h *Holder) look(ctx context.Context) (found Versioned, free bool, err error) {
+	if found, err = h.Store.Get(ctx, h.Host); err != nil {
+		return found, false, err
+	}
+	if h.other, free, err = contest(h.other, found, h.by()); err != nil {
+		return found, false, schemas.WithHint(err, "each host has its own id and data directory: stop one of the two, or give it another --data and --host-id")
+	}
+	if !free {
+		h.Log.Warn("the host's lease is held in another place; waiting whether it is renewed", "host", h.Host, "by", found.By)
+	}
+	return found, free, nil
+}
+
+func (h *Holder) by() string { return holderBy(h.Host, h.Place) }
+
+// Serve renews the lease until ctx ends, or another place has it; Take came before.
 func (h *Holder) Serve(ctx context.Context) error {
 	for tick := time.NewTicker(renewEvery(h.term())); ; {
 		select {
@@ -90,7 +138,12 @@ func (h *Holder) Serve(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := h.renew(ctx); err != nil && ctx.Err() == nil {
+		err := h.renew(ctx)
+		if errors.Is(err, ErrElsewhere) {
+			tick.Stop()
+			return err
+		}
+		if err != nil && ctx.Err() == nil {
 			h.misses.Add(1)
 			h.Log.Warn("the host's lease is not renewed", "host", h.Host, "err", err)
 		}
@@ -110,12 +163,12 @@ func (h *Holder) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := renewed(found.HostLease)
-	if !ours(found, h.held) {
-		next = taken(found, h.Host, h.term())
-		h.Log.Warn("the host's lease was ended by others; taking a new one", "host", h.Host, "by", found.By)
+	if ours(found, h.held) {
+		return h.write(ctx, found, renewed(found.HostLease), Now())
 	}
-	return h.write(ctx, found, next, Now())
+	h.Log.Warn("the host's lease was ended by others; taking a new one", "host", h.Host, "by", found.By)
+	_, err = h.take(ctx)
+	return err
 }
 
 func (h *Holder) write(ctx context.Context, prev Versioned, next schemas.HostLease, sent Clock) error {

@@ -1,6 +1,9 @@
 package lease
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/diapause/diapause/schemas"
@@ -59,11 +62,48 @@ func Judge(s Seen, v Versioned, now Clock, gap time.Duration) (Seen, Verdict) {
 	return s, Live
 }
 
+// ErrElsewhere says that another worker runs as the same host, in another place.
+var ErrElsewhere = errors.New("another worker runs as this host")
+
 // taken is the lease that a host takes on top of what it finds.
-func taken(prev Versioned, h schemas.HostID, term time.Duration) schemas.HostLease {
+func taken(prev Versioned, h schemas.HostID, by string, term time.Duration) schemas.HostLease {
 	return schemas.HostLease{
-		Host: h, Incarnation: prev.Incarnation + 1, TermMS: term.Milliseconds(), State: schemas.LeaseHeld, By: "worker@" + string(h),
+		Host: h, Incarnation: prev.Incarnation + 1, TermMS: term.Milliseconds(), State: schemas.LeaseHeld, By: by,
 	}
+}
+
+// holderBy is who writes a host's lease: its worker, and where that is, if it says so.
+func holderBy(h schemas.HostID, place string) string {
+	if place == "" {
+		return "worker@" + string(h)
+	}
+	return "worker@" + string(h) + placeMark + place
+}
+
+const placeMark = " in "
+
+// rival is what a holder knows of another one that has the lease of the same host, in another place.
+type rival struct {
+	rev   uint64
+	looks int // in which it wasn't renewed
+}
+
+// enoughLooks are as many as a holder that lives can't miss: one comes for each renewal.
+const enoughLooks = 2
+
+// contest takes in one more look at a lease that a holder wants, and says whether it may take it: one of another place
+// must have stood still. A lease that was renewed meanwhile is an error.
+func contest(r rival, found Versioned, by string) (next rival, take bool, err error) {
+	switch {
+	case found.State != schemas.LeaseHeld || found.By == by || !strings.Contains(found.By, placeMark) || !strings.Contains(by, placeMark):
+		return rival{}, true, nil
+	case r.rev == 0:
+		return rival{rev: found.Rev}, false, nil
+	case r.rev != found.Rev:
+		return r, false, fmt.Errorf("host %s: %w", found.Host, ErrElsewhere)
+	}
+	r.looks++
+	return r, r.looks >= enoughLooks, nil
 }
 
 // renewed is the next renewal of a lease.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"filippo.io/age"
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/direct"
 	"github.com/diapause/diapause/events/lease"
@@ -15,6 +16,7 @@ import (
 	"github.com/diapause/diapause/workers/activitydoor"
 	"github.com/diapause/diapause/workers/drivers"
 	"github.com/diapause/diapause/workers/recovery"
+	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/worker"
 )
 
@@ -30,7 +32,7 @@ type machine struct {
 }
 
 // worker makes the worker of this host.
-func (h hostProcess) worker(m machine, d *drivers.Set) (*worker.Worker, error) {
+func (h hostProcess) worker(m machine, d *drivers.Set, held *lease.Holder) (*worker.Worker, error) {
 	ledger, err := ledgerOf(m.data, h.Log)
 	if err != nil {
 		return nil, err
@@ -44,9 +46,24 @@ func (h hostProcess) worker(m machine, d *drivers.Set) (*worker.Worker, error) {
 		Drivers: d.ByName, Lacks: d.Lacks, Identities: m.keys.reading(), Own: []age.Identity{m.keys.Own},
 		Signer: m.keys.Signer, Trusted: m.keeper.Trusted, Keyring: m.keeper, Log: h.Log,
 		Pages: m.data.Join("pages"), Recordings: m.data.Join("recordings"), Direct: connections, Ledger: ledger, Failpoints: m.points, Policy: m.policies.For,
-		Lease:  &lease.Holder{Store: m.leases, Host: m.data.Host(), Term: h.Host.Lease, Log: h.Log},
+		Lease:  held,
 		Labels: h.Host.Labels, Version: h.Version, Slots: h.Host.Slots, Operations: h.Host.Operations, Load: worker.LoadWithDisk(m.data.Path()), Budget: h.Host.Budget, Dense: h.Host.Dense, SearchMemory: h.Host.SearchMemory,
 	}), nil
+}
+
+// holder has the lease of this host.
+func (m machine) holder(h hostProcess) *lease.Holder {
+	return &lease.Holder{Store: m.leases, Host: m.data.Host(), Term: h.Host.Lease, Log: h.Log, Place: place(h.NATS.URL, m.data.Path())}
+}
+
+// place tells this data directory from a copy of it, on this machine or another. The server of an embedded NATS is
+// where its data directory is, which is locked.
+func place(url, data string) string {
+	var st unix.Stat_t
+	if url == "" || unix.Stat(data, &st) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %x:%x", shim.MachineBoot(), st.Dev, st.Ino)
 }
 
 // listen listens where clients are told to connect; nil if nowhere.

@@ -151,6 +151,10 @@ func (p parts) close(log *slog.Logger) {
 
 // parts makes all of them, and makes lost records again.
 func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) {
+	held := m.holder(h)
+	if err := held.Await(ctx); err != nil { // drivers would take sessions of the other place for what is left of lost ones
+		return p, err
+	}
 	if m.know == nil { // a server that wants credentials
 		if m.door, err = activitydoor.Open(m.data.Path(), m.nc); err != nil {
 			return p, err
@@ -164,7 +168,7 @@ func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) 
 	if m.keeper, err = m.register(ctx, h.Log); err != nil {
 		return p, err
 	}
-	w, err := h.worker(m, p.drivers)
+	w, err := h.worker(m, p.drivers, held)
 	if err != nil {
 		return p, err
 	}

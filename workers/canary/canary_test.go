@@ -103,6 +103,11 @@ func TestTheProgramIsReachableOrCopied(t *testing.T) {
 	if err := copySelf(copied); err == nil {
 		t.Error("a file that was there was overwritten")
 	}
+	root := t.TempDir()
+	spec, err := (Options{Root: root, Own: true}).spec()
+	if err != nil || spec.Root != root || spec.Command[0] != "/canary" {
+		t.Errorf("with a root of its own it runs %v in %q: %v", spec.Command, spec.Root, err)
+	}
 }
 
 // failing is a driver that fails at one point.

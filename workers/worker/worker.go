@@ -316,7 +316,10 @@ func (w *Worker) Serve(ctx context.Context) error {
 		return w.serve(ctx)
 	}
 	if err := w.Lease.Take(ctx); err != nil {
-		return nil // only ctx ends that
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.hosting.hold(ctx) })

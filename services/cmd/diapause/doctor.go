@@ -246,13 +246,27 @@ func checkCanary(scratch *doctor.Scratch) doctor.Check {
 			doctor.NamePrivileges, doctor.NameCapabilities, doctor.NameNamespaces, doctor.NameOverlay, doctor.NameSwap, nameCgroups, nameCriu,
 		},
 		Run: func(ctx context.Context) doctor.Result {
-			report, err := runCanary(ctx, scratch)
-			if err != nil {
-				return fails(err, "see what it says; if it says nothing that helps, upgrade criu (criu/install/install.sh --upgrade), and report it with the output of `diapause doctor --json`")
-			}
-			return canaryResult(report)
+			return canaryFinding(func(own bool) (canary.Report, error) { return runCanary(ctx, scratch, own) })
 		},
 	}
+}
+
+// canaryFinding runs the canary with this machine's root, and if that fails with one of its own: in a container
+// the root is a layered one, which sessions with another don't need.
+func canaryFinding(run func(own bool) (canary.Report, error)) doctor.Result {
+	report, err := run(false)
+	if err == nil {
+		return canaryResult(report)
+	}
+	report, otherErr := run(true)
+	if otherErr != nil {
+		return fails(otherErr, "see what it says; if it says nothing that helps, upgrade criu (criu/install/install.sh --upgrade), and report it with the output of `diapause doctor --json`")
+	}
+	result := canaryResult(report)
+	result.Status = doctor.Warn
+	result.Detail = fmt.Sprintf("only with a root of its own: %s; with this machine's: %v", result.Detail, err)
+	result.Fix = "give sessions a root on another file system: run --root DIR, or --root oci:IMAGE"
+	return result
 }
 
 func canaryResult(r canary.Report) doctor.Result {
@@ -270,21 +284,23 @@ func canaryResult(r canary.Report) doctor.Result {
 	return result
 }
 
-func runCanary(ctx context.Context, scratch *doctor.Scratch) (r canary.Report, err error) {
+func runCanary(ctx context.Context, scratch *doctor.Scratch, own bool) (r canary.Report, err error) {
 	data, err := scratch.Make(canaryDir)
 	if err != nil {
 		return r, err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
 	root, err := scratch.Make("root")
 	if err != nil {
 		return r, err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
 	drv, instance, err := canaryDriver(data)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, removeGroups(instance)) }()
-	return canary.Run(ctx, drv, canary.Options{Words: []string{canaryWord}, Root: root})
+	return canary.Run(ctx, drv, canary.Options{Words: []string{canaryWord}, Root: root, Own: own})
 }
 
 // canaryDriver makes a driver for a canary's data directory, with cgroups that
