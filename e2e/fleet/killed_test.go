@@ -25,7 +25,7 @@ func (w *witness) gaps() (at []string) {
 
 // ask has one client suspend, resume and move sessions until it is told to stop. What it asks of a host that is
 // being killed may be refused.
-func (h *hosts) ask(r *rand.Rand, sessions int, stop <-chan struct{}) (done, refused int) {
+func (h *hosts) ask(r *rand.Rand, ids []schemas.HostID, sessions int, stop <-chan struct{}) (done, refused int) {
 	for {
 		select {
 		case <-stop:
@@ -34,7 +34,7 @@ func (h *hosts) ask(r *rand.Rand, sessions int, stop <-chan struct{}) (done, ref
 		}
 		name := fmt.Sprintf("s%d", r.IntN(sessions))
 		args := [][]string{
-			{"suspend", name}, {"ensure", name}, {"checkpoint", name}, {"move", name, "--host", string(h.all[r.IntN(len(h.all))].id)},
+			{"suspend", name}, {"ensure", name}, {"checkpoint", name}, {"move", name, "--host", string(ids[r.IntN(len(ids))])},
 		}[r.IntN(4)]
 		if h.up.Do(append(args, "--timeout", "20s")...).Code == 0 {
 			done++
@@ -77,11 +77,15 @@ func TestWorkersKilledAtRandom(t *testing.T) {
 		h.run(h.all[i%len(h.all)], fmt.Sprintf("s%d", i), witnesses[i])
 	}
 
+	var ids []schemas.HostID
+	for _, w := range h.all {
+		ids = append(ids, w.id)
+	}
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
 	for i := range 4 {
 		clients.Go(func() {
-			done, refused := h.ask(rand.New(rand.NewPCG(seed, uint64(i))), count, stop)
+			done, refused := h.ask(rand.New(rand.NewPCG(seed, uint64(i))), ids, count, stop)
 			t.Logf("a client was answered %d times, and refused %d times", done, refused)
 			if done == 0 {
 				t.Error("nothing that a client asked was done")

@@ -260,7 +260,7 @@ func canaryFinding(run func(own bool) (canary.Report, error)) doctor.Result {
 	}
 	report, otherErr := run(true)
 	if otherErr != nil {
-		return fails(otherErr, "see what it says; if it says nothing that helps, upgrade criu (criu/install/install.sh --upgrade), and report it with the output of `diapause doctor --json`")
+		return fails(fmt.Errorf("%w; with a root of its own: %w", err, otherErr), "see what it says; if it says nothing that helps, upgrade criu (criu/install/install.sh --upgrade), and report it with the output of `diapause doctor --json`")
 	}
 	result := canaryResult(report)
 	result.Status = doctor.Warn

@@ -21,6 +21,7 @@ func TestCanaryFinding(t *testing.T) {
 		"all of it":           {nil, lacks, doctor.OK, "restored in"},
 		"not with its root":   {root, nil, doctor.Warn, "can't lookup mount"},
 		"not with any other":  {root, lacks, doctor.Fail, "can't open sysctl"},
+		"nor with its root":   {root, lacks, doctor.Fail, "can't lookup mount"},
 		"its hint":            {root, nil, doctor.Warn, "run --root DIR"},
 		"restored in the end": {root, nil, doctor.Warn, "restored in"},
 	} {
