@@ -38,6 +38,7 @@ test: setup-test verify ## all tests but the slowest, real components included
 
 test-long: setup-test ## all tests, the slowest too, in more rounds; the whole compatibility run, containers on other engines
 	@e2e/setup/root.sh e2e/compat/install.sh --all
+	@e2e/setup/root.sh workers/criu/install/zdtm.sh
 	@e2e/setup/root.sh e2e/compose/install.sh
 	@e2e/setup/root.sh e2e/compose/images.sh
 	@e2e/setup/root.sh e2e/observe/install.sh

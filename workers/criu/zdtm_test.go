@@ -22,6 +22,7 @@ import (
 var zdtmChanged = map[string]string{
 	"unlink_fstat03": "the device number of its files, as KEPT.md says",
 	"file_locks01":   "the device number of its files, in /proc/locks",
+	"binfmt_misc":    "what it registers with the host's kernel: by default no session may",
 	"cgroup00":       "the cgroups that it mounts and makes: by default no session may",
 	"cgroup04":       "the cgroups that it mounts and makes: by default no session may",
 	"cgroup_yard":    "the cgroups that it mounts and makes: by default no session may",
@@ -136,7 +137,11 @@ func (z zdtm) judge() (verdict, detail string) {
 
 // options are those that it wants.
 func (z zdtm) options() string {
-	help, _ := exec.CommandContext(z.t.Context(), z.program, "--no-such-option").CombinedOutput() // it fails, and says which it has
+	ctx, cancel := context.WithTimeout(z.t.Context(), 5*time.Second) // a few are no tests, and wait for something
+	defer cancel()
+	asked := exec.CommandContext(ctx, z.program, "--no-such-option")
+	asked.WaitDelay = time.Second
+	help, _ := asked.CombinedOutput() // it fails, and says which it has
 	all := "--pidfile=pid --outfile=out"
 	for _, o := range []string{"--filename=file", "--dirname=dir", "--envname=ZDTM_ENV", "--mask=0345", "--arg1=a", "--arg2=b", "--arg3=c", "--name_master=m", "--name_slave=s"} {
 		name, _, _ := strings.Cut(o, "=")

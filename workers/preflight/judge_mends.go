@@ -76,18 +76,20 @@ func (j *judge) unsent(p *Process, f *File) {
 
 // unseen are the patches for what can't be seen from outside a process.
 var unseen = map[string]string{
-	"sockopts":        "most options of sockets",
-	"attributes":      "I/O priorities, timer slack, personality and what core dumps hold",
-	"memory":          "seals of mappings, and memory that is locked as it is touched or mapped",
-	"restart":         "calls with a time limit, which fail with EINTR",
-	"sleep":           "sleeps in what goes on after a checkpoint or fork, which end early",
-	"posix-locks":     "fcntl locks of files that are also mapped",
-	"terminal-input":  "unfinished lines and stopped output of terminals that programs have made",
-	"empty-packets":   "what follows an empty packet in the queue of a unix socket",
-	"stream-copies":   "the first code of programs that are suspended as they start, if they are streamed",
-	"protection-keys": "the protection keys of memory, as Chromium has them",
-	"terminal-flags":  "flags of open files of the terminal",
-	"reserved":        "mappings larger than this host's memory, with which a session can't be resumed",
+	"sockopts":          "most options of sockets",
+	"attributes":        "I/O priorities, timer slack, personality and what core dumps hold",
+	"memory":            "seals of mappings, and memory that is locked as it is touched or mapped",
+	"restart":           "calls with a time limit, which fail with EINTR",
+	"sleep":             "sleeps in what goes on after a checkpoint or fork, which end early",
+	"posix-locks":       "fcntl locks of files that are also mapped",
+	"terminal-input":    "unfinished lines and stopped output of terminals that programs have made",
+	"empty-packets":     "what follows an empty packet in the queue of a unix socket",
+	"stream-copies":     "the first code of programs that are suspended as they start, if they are streamed",
+	"protection-keys":   "the protection keys of memory, as Chromium has them",
+	"terminal-flags":    "flags of open files of the terminal",
+	"remap-path":        "files whose names others have got, open in several processes",
+	"interrupted-calls": "that a signal which comes meanwhile interrupts what a process waits for",
+	"reserved":          "mappings larger than this host's memory, with which a session can't be resumed",
 }
 
 // invisible warns once of what this CRIU doesn't bring back and preflight can't see.

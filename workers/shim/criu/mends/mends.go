@@ -29,6 +29,7 @@ var All = []string{
 	"conntrack",
 	"shared-files",
 	"remap-path",
+	"interrupted-calls",
 }
 
 // ExitKill has what is being restored die with CRIU, until it is let run.
@@ -36,7 +37,7 @@ const ExitKill = "exit-kill"
 
 // passing are the patches on which no image depends: what they mend is over when it is written, or
 // is the restoring CRIU's own.
-var passing = []string{ExitKill, "in-flight", "stream-copies", "tmpfs", "conntrack", "shared-files", "remap-path"}
+var passing = []string{ExitKill, "in-flight", "stream-copies", "tmpfs", "conntrack", "shared-files", "remap-path", "interrupted-calls"}
 
 // Kept lists the patches that the CRIU of a command line has and without which another one would lose
 // something of its images.
