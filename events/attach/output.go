@@ -41,8 +41,8 @@ func (a appender) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Replay answers an output request with output that was kept.
-func Replay(w io.Writer, kept []byte) error {
+// Replay answers an output request with output that was kept: so many of its last bytes, or all if tail is negative.
+func Replay(w io.Writer, kept []byte, tail int64) error {
 	log, err := backlog.Decode(kept, OutputKept)
 	if err != nil {
 		return err
@@ -51,7 +51,11 @@ func Replay(w io.Writer, kept []byte) error {
 	if err := WriteFrame(w, FrameStarted, nil); err != nil {
 		return err
 	}
-	for at, end := log.Span(); at < end; {
+	at, end := log.Span()
+	if tail >= 0 {
+		at = log.Tail(tail)
+	}
+	for at < end {
 		s, p, next, err := log.Next(context.Background(), at)
 		if err != nil {
 			return err

@@ -52,8 +52,8 @@ func TestFrameWriterAndInputReader(t *testing.T) {
 
 // Output that is fetched is what Replay answers with.
 func TestOutputFetchedAndReplayed(t *testing.T) {
-	replayed := func(kept []byte) []byte {
-		conn := shimEnd(t, func(c net.Conn) { _ = Replay(c, kept) })
+	replayed := func(kept []byte, tail int64) []byte {
+		conn := shimEnd(t, func(c net.Conn) { _ = Replay(c, kept, tail) })
 		again, err := FetchOutput(conn)
 		if err != nil {
 			t.Fatal(err)
@@ -69,10 +69,17 @@ func TestOutputFetchedAndReplayed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := replayed(kept); !bytes.Equal(again, kept) || !bytes.Contains(again, []byte("err")) {
+	if again := replayed(kept, -1); !bytes.Equal(again, kept) || !bytes.Contains(again, []byte("err")) {
 		t.Errorf("%q becomes %q", kept, again)
 	}
-	if err := Replay(io.Discard, []byte("short")); err == nil {
+	for tail, want := range map[int64]string{0: "", 4: "terr", 6: "outerr", 1 << 62: "outerr"} {
+		var got bytes.Buffer
+		conn := shimEnd(t, func(c net.Conn) { _ = Replay(c, kept, tail) })
+		if _, err := Do(conn, Request{Op: OpOutput}, Streams{Stdout: &got, Stderr: &got}); err != nil || got.String() != want {
+			t.Errorf("its last %d bytes are %q, %v; want %q", tail, got.String(), err, want)
+		}
+	}
+	if err := Replay(io.Discard, []byte("short"), -1); err == nil {
 		t.Error("damaged output is replayed")
 	}
 }

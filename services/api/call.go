@@ -145,7 +145,7 @@ func (s *Server) call(ctx context.Context, c Caller, verb string, req schemas.Re
 	}
 	out, err := h(ctx, request{req, c})
 	if err == nil && req.Page != nil {
-		return pageOf(out, *req.Page), nil
+		out = pageOf(out, *req.Page)
 	}
 	if v, ok := out.(schemas.View); ok && err == nil && len(v.MadeRoom) > 0 {
 		v.MadeRoom = c.own(v.MadeRoom)

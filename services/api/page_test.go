@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -63,5 +64,22 @@ func TestHistoryComesInPages(t *testing.T) {
 	rest, err := b.server.Call(b.ctx, ann, "history", schemas.Request{Name: agent.String(), Page: &schemas.PageRequest{After: history[0].PageKey()}})
 	if got := rest.([]schemas.TransitionView); err != nil || len(got) != len(history)-1 || got[0].Version != history[1].Version {
 		t.Errorf("the second is %+v, %v", got, err)
+	}
+}
+
+// A request for a page of what is no list shows no more than one without: of other tenants' sessions nothing.
+func TestPageOfNoList(t *testing.T) {
+	b := newBench(t)
+	b.running()
+	owner := b.token(schemas.TokenRequest{Role: schemas.TokenOwner}, agent.Tenant)
+	b.server.verbs["show"] = func(context.Context, request) (any, error) {
+		return schemas.View{Name: agent.String(), MadeRoom: []string{"other/secret", agent.String()}}, nil
+	}
+	for _, p := range []*schemas.PageRequest{nil, {}, {Limit: 1}} {
+		var v schemas.View
+		out, err := b.bear(owner.Token, "show", schemas.Request{Name: agent.String(), Page: p})
+		if err != nil || json.Unmarshal(out, &v) != nil || !slices.Equal(v.MadeRoom, []string{agent.String()}) {
+			t.Errorf("a request for %+v is answered %s, %v", p, out, err)
+		}
 	}
 }

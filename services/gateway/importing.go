@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/ingress"
 )
 
 // The bounds of a recording that is imported. It is passed on to a host as it comes.
@@ -54,6 +56,8 @@ func (g imports) operations(mux *http.ServeMux) {
 	mux.HandleFunc("PUT "+op.Path, func(w http.ResponseWriter, r *http.Request) {
 		v, err := g.take(w, r)
 		if err != nil {
+			_, end := ingress.Unread(w, r) // the answer waits for nothing that is left of the body
+			defer end()
 			problem(err).write(w)
 			return
 		}
@@ -148,7 +152,8 @@ func (g imports) importer(ctx context.Context, n schemas.Name, host schemas.Host
 }
 
 // send sends the recording to its host.
-func (g imports) send(ctx context.Context, n schemas.Name, host schemas.HostID, body io.Reader, commit func(schemas.Imported) error) error {
+func (g imports) send(ctx context.Context, n schemas.Name, host schemas.HostID, body *paced, commit func(schemas.Imported) error) error {
+	defer body.stop() // at the end, since that ends ctx, too
 	conn, err := dialSession(ctx, g.gate.nc, schemas.View{Host: host, Name: n.String()}, attach.Hello{Name: n.String(), Import: true})
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() { conn.Close() })
@@ -179,15 +184,42 @@ var errNoPiece = errors.New("the body ended early")
 type paced struct {
 	from io.Reader
 	c    *http.ResponseController
+
+	reading sync.Mutex // held while a piece is read
+	mu      sync.Mutex // for what follows
+	ended   bool       // no more may be read, or is there
+}
+
+// due says until when the next piece may come, and reports whether one may.
+func (p *paced) due(by time.Time, end bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return false
+	}
+	p.ended = end
+	_ = p.c.SetReadDeadline(by) // a test's recorder has none
+	return true
+}
+
+// stop has no more be read, and returns when nothing is: a body may not be read when its request is answered.
+func (p *paced) stop() {
+	p.due(time.Unix(1, 0), true)
+	p.reading.Lock()
+	defer p.reading.Unlock()
 }
 
 func (p *paced) Read(b []byte) (int, error) {
-	_ = p.c.SetReadDeadline(time.Now().Add(pieceWait)) // a test's recorder has none
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	if !p.due(time.Now().Add(pieceWait), false) {
+		return 0, errNoPiece
+	}
 	n, err := p.from.Read(b)
 	var large *http.MaxBytesError
 	switch {
 	case errors.Is(err, io.EOF):
-		_ = p.c.SetReadDeadline(time.Time{})
+		p.due(time.Time{}, true)
 	case err != nil && !errors.As(err, &large):
 		err = fmt.Errorf("%w: %w", errNoPiece, err)
 	}

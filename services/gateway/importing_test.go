@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/diapause/diapause/events/attach"
@@ -19,15 +20,16 @@ func (b *recordedBench) takeIn(conn net.Conn, hello attach.Hello) {
 		b.Errorf("the host reads %v", err)
 		return
 	}
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(in, first); err == nil && first[0] != '{' { // however much follows
+		_ = attach.WriteError(conn, "import a recording: no asciicast")
+		return
+	}
 	data, err := io.ReadAll(in)
 	if err != nil {
 		return // the client went, and so does what came
 	}
-	if !strings.HasPrefix(string(data), "{") {
-		_ = attach.WriteError(conn, "import a recording: no asciicast")
-		return
-	}
-	b.imported.Store(int64(len(data)))
+	b.imported.Store(int64(len(first) + len(data)))
 	if in.Taken(schemas.Imported{Name: hello.Name, UID: "imported"}) == nil {
 		_ = in.Kept()
 	}
@@ -92,4 +94,30 @@ func TestImportThatEndsEarly(t *testing.T) {
 	if strings.Contains(string(answer), " 201 ") || b.imported.Load() > 0 {
 		t.Errorf("it answers %s; %d bytes were imported", answer, b.imported.Load())
 	}
+}
+
+// Who may not import, or imports what can't be, has an answer though the body doesn't come, and the connection ends.
+func TestRefusedImportsArentRead(t *testing.T) {
+	t.Parallel()
+	b := newRecordedBench(t)
+	b.importers()
+	const path = "PUT " + prefix + "/sessions/acme.old/recording HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+	var all sync.WaitGroup
+	for what, c := range map[string]struct {
+		head   string
+		status int
+	}{
+		"an owner":     {path + "dpt_a\r\n", 403},
+		"no asciicast": {path + "dpt_operator\r\n", 422},
+	} {
+		for _, body := range []string{"Content-Length: 1000\r\n\r\nhello", "Content-Length: 1000000\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"} {
+			all.Go(func() {
+				status, rest, err := b.raw(c.head + body)
+				if status != c.status || len(rest) != 0 || err != nil {
+					t.Errorf("%s, %.40q: status %d, then %q, %v; want %d", what, body, status, rest, err, c.status)
+				}
+			})
+		}
+	}
+	all.Wait()
 }

@@ -232,10 +232,11 @@ func (v *visitor) publish(in *bufio.Reader, rest string, headers int) error {
 	return v.ok()
 }
 
-// stored gives what the stream gets of a message: only so much of a session's, and above that alone that it is in use now.
+// stored gives what the stream gets of a message: only so much of a session's and of a tenant's, and above that alone that it is in use
+// now.
 func (d *Door) stored(session schemas.Name, subject string, header, data []byte) *nats.Msg {
 	kept, long := strangers.Stored(subject, header, data)
-	if d.ledger.Take(schemas.FromInside, subject, long, time.Now()) {
+	if d.ledger.Take(string(session.Tenant), subject, long, time.Now()) {
 		return &nats.Msg{Subject: subject, Header: kept, Data: data}
 	}
 	return nats.NewMsg(schemas.Marked(schemas.ActivitySubject(session, schemas.KindHeartbeat, ""), schemas.FromInside))

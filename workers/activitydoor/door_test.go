@@ -193,6 +193,28 @@ func TestDoorHasBounds(t *testing.T) {
 	}
 }
 
+// A tenant whose sessions have stored all that they may takes no room from another.
+func TestTenantsHaveBounds(t *testing.T) {
+	var d Door
+	stored := func(n schemas.Name, key int) bool {
+		subject := schemas.Marked(schemas.ActivitySubject(n, schemas.KindBusy, fmt.Sprint("k", key)), schemas.FromInside)
+		return d.stored(n, subject, nil, nil).Subject == subject
+	}
+	for session := range strangers.MostOfUser / strangers.MostOfSession {
+		for key := range strangers.MostOfSession {
+			if n := (schemas.Name{Tenant: "acme", Session: schemas.SessionID(fmt.Sprint("s", session))}); !stored(n, key) {
+				t.Fatalf("subject %d of %s isn't stored", key, n)
+			}
+		}
+	}
+	if stored(schemas.Name{Tenant: "acme", Session: "more"}, 0) {
+		t.Error("more is stored of a tenant than may be")
+	}
+	if !stored(me, 0) {
+		t.Error("nothing is stored of another tenant")
+	}
+}
+
 // While the worker has no server its door ends connections, and keeps nothing: programs connect again when it has one.
 func TestDoorAway(t *testing.T) {
 	port, _, ns := behind(t, "127.0.54.23")

@@ -219,5 +219,5 @@ func (s *Server) serveKept(ctx context.Context, conn net.Conn, r schemas.Session
 	if err != nil {
 		return err
 	}
-	return attach.Replay(conn, data)
+	return attach.Replay(conn, data, req.Tail)
 }

@@ -59,7 +59,7 @@ func (s *Searcher) opened(ctx context.Context, e *entry, r *schemas.SessionRecor
 
 // catchUp goes on with the index of an entry up to what is stored.
 func (e *entry) catchUp(ctx context.Context, of *recordings.Spool, r *schemas.SessionRecord) error {
-	e.summary, e.record = nil, nil
+	e.summary, e.record, e.version = nil, nil, 0 // after an error it is of no version
 	if e.source == nil {
 		e.source = of.Source(*r)
 	}

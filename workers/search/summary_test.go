@@ -2,6 +2,7 @@ package search
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -98,4 +99,25 @@ func TestSummaryEnds(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// What came while the store couldn't be read is found when it can.
+func TestSearchAfterAnError(t *testing.T) {
+	y := newYard(t)
+	s := y.session("work")
+	fill(y, s, 3, "needle")
+	y.want(words("needle"), "work#2 output: needle\n")
+	version := s.Version
+	y.types(s, "second", 0, "another needle42\r\n")
+	s.Version = version
+	y.Touch(s.Name(), s.UID)
+	y.store.away = errors.New("the store is away")
+	q := words("needle42")
+	q.Limit = 1
+	err := y.Search(t.Context(), q, []attach.Searched{{Name: s.Name().String(), UID: s.UID, Version: version}}, nil, nil)
+	if !errors.Is(err, y.store.away) {
+		t.Fatalf("it ends with %v", err)
+	}
+	y.store.away = nil
+	y.want(words("needle42"), "work#4 output: another needle42\n")
 }

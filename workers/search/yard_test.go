@@ -32,12 +32,17 @@ type counting struct {
 	objectstore.Store
 	mu   sync.Mutex
 	gets int
+	away error // of each read, if it isn't nil
 }
 
 func (c *counting) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	c.mu.Lock()
 	c.gets++
+	away := c.away
 	c.mu.Unlock()
+	if away != nil {
+		return nil, away
+	}
 	return c.Store.Get(ctx, name, offset, length)
 }
 

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -56,11 +56,18 @@ func copiedUp(name schemas.Name, own *layer, pids []int, opened *tree.Opened) ([
 
 // renumbered warns of files that have another number below root, where they are mounted, than they had.
 func renumbered(root string, had []numbered) []schemas.Warning {
+	dir, err := os.OpenRoot(root) // a symbolic link of the session's leads nowhere outside it
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
 	var names []string
 	for _, n := range had {
-		var st unix.Stat_t
-		// A symbolic link in an image leads nowhere outside the root: none is followed.
-		if unix.Lstat(filepath.Join(root, filepath.Clean("/"+n.Path)), &st) == nil && st.Ino != n.Inode {
+		is, err := dir.Lstat(strings.TrimPrefix(path.Clean("/"+n.Path), "/"))
+		if err != nil {
+			continue
+		}
+		if st, ok := is.Sys().(*syscall.Stat_t); ok && st.Ino != n.Inode {
 			names = append(names, "/"+n.Path)
 		}
 	}
