@@ -14,8 +14,8 @@ type filter struct {
 	bits  []byte
 }
 
-// A filter is of so much output, has so many bits for each word, and takes at most this part of the output; a smaller part of less output,
-// whose words take more of it. With less than filterLeast bits for each it would let much through: then it lets all through, and takes nothing.
+// A filter is of so much output, has so many bits for each word, and takes at most this part of the output; a smaller part of less output in a small
+// index, where words take more of it. With less than filterLeast bits for each it would let much through: then it lets all through, and takes nothing.
 // Only filterKeys has to stay: filters with fewer bits, as were stored before, are read as they are.
 const (
 	filterEach  = 512 << 10
@@ -79,7 +79,7 @@ func (x *Index) filter(to int64) {
 		return
 	}
 	part := int64(filterPart)
-	if to-p.from < filterEach {
+	if to-p.from < filterEach && x.read < small {
 		part = filterSmall
 	}
 	size := min(len(p.words)*filterBits/8, int((to-p.from)/part)) + 8
