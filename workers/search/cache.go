@@ -126,11 +126,46 @@ func (c *cache) unlock(e *entry) {
 			c.remove(c.all[old.uid], old)
 			return
 		}
-		old.shut()
-		c.resize(old.uid, old.size())
-		c.note(old)
+		c.shut(old)
 	})
 	c.makeRoom(c.order, c.remove)
+}
+
+// shut frees the index of an entry, which is locked and has a summary. Callers hold mu.
+func (c *cache) shut(e *entry) {
+	e.shut()
+	c.resize(e.uid, e.size())
+	c.note(e)
+}
+
+// rest frees the index of a session that is summed up, unless it is being used.
+func (c *cache) rest(uid schemas.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	el := c.open[uid]
+	if el == nil {
+		return
+	}
+	if e := el.Value.(*entry); e.mu.TryLock() {
+		if e.summary != nil {
+			c.shut(e)
+		}
+		e.mu.Unlock()
+	}
+}
+
+// has reports whether there is an entry of a session.
+func (c *cache) has(uid schemas.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[uid] != nil
+}
+
+// takes is what all entries take, about, in bytes.
+func (c *cache) takes() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sum
 }
 
 // note has what the cache knows of an entry, which is locked, agree with it. Callers hold mu.

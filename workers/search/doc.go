@@ -24,8 +24,10 @@
 //	     500  1.5 GB   128 MiB    10 ms   502 ms   70 ms  2869 ms    4.1 %
 //
 // All indexes took 263 MB then, some 480 kB a session. Where there is no room for them, words that the filters of many sessions let through
-// for nothing take the longest: to open an index and read a block takes some 5 ms of a processor. The first search after a start opens all, which
-// takes 15 to 25 ms of a processor for each.
+// for nothing take the longest: to open an index and read a block takes some 5 ms of a processor.
+//
+// After a start the sessions of which no more is recorded are summed up in the background (warm.go), one at a time, for at most a quarter of a processor's
+// time, until the summaries take half of the memory. A search before that opens those that it doesn't know, which takes 15 to 25 ms of a processor for each.
 //
 // The package never wakes a session, puts no plaintext on a disk, and doesn't decide who may search: it is given the sessions, and their
 // recordings open with a key of this host or not at all.

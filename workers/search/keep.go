@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/diapause/diapause/events/statekv"
@@ -280,9 +281,12 @@ const (
 	keepWait = 5 * time.Minute
 )
 
-// Serve goes on with the indexes of sessions of which more was recorded, and stores them, until ctx ends. It does nothing while nothing
-// is recorded.
+// Serve sums up what was recorded before, and goes on with the indexes of sessions of which more is recorded, and stores them, until ctx ends. Once
+// it has summed up it does nothing while nothing is recorded.
 func (s *Searcher) Serve(ctx context.Context) error {
+	var g sync.WaitGroup
+	defer g.Wait()
+	g.Go(func() { s.warm(ctx) })
 	for {
 		select {
 		case <-s.wake:

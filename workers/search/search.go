@@ -23,9 +23,10 @@ import (
 // Options is what a Searcher is made of. All fields but Most are needed.
 type Options struct {
 	Recordings *recordings.Spool
-	// Records gives the sessions.
+	// Records gives the sessions, as statekv.Store does.
 	Records interface {
 		Get(ctx context.Context, n schemas.Name) (statekv.Versioned, error)
+		Watch(ctx context.Context, fn func(statekv.Versioned), caughtUp func()) error
 	}
 	// Seal has what is recorded of a session sealed up to now, if it runs here.
 	Seal func(ctx context.Context, r schemas.SessionRecord)

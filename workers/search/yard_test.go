@@ -80,6 +80,16 @@ func (y *yard) Get(_ context.Context, n schemas.Name) (statekv.Versioned, error)
 	return statekv.Versioned{SessionRecord: r.SessionRecord}, nil
 }
 
+func (y *yard) Watch(_ context.Context, fn func(statekv.Versioned), caughtUp func()) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for _, r := range y.records {
+		fn(statekv.Versioned{SessionRecord: r.SessionRecord, Stored: r.time})
+	}
+	caughtUp()
+	return nil
+}
+
 func newYard(t testing.TB) *yard {
 	t.Helper()
 	objects, err := dir.Open(t.TempDir())

@@ -8,20 +8,21 @@ import (
 )
 
 // filter says of a stretch of blocks which odd words it can't have. Blocks have these by so few bits of their hashes that, among many
-// sessions, thousands seem to have a word that none has. It is a Bloom filter: a word that isn't there seems to be in one of a hundred.
+// sessions, thousands seem to have a word that none has. It is a Bloom filter: a word that isn't there seems to be in one of a thousand.
 type filter struct {
 	first int // block; the stretch ends with the next filter's, or is pending
 	bits  []byte
 }
 
-// A filter is of so much output, has so many bits for each word, and takes at most this part of the output; a smaller part of less output,
-// whose words take more of it. With less than filterLeast bits for each it would let much through: then it lets all through, and takes nothing.
+// A filter is of so much output, has so many bits for each word, and takes at most this part of the output; a smaller part of less output in a small
+// index, where words take more of it. With less than filterLeast bits for each it would let much through: then it lets all through, and takes nothing.
+// Only filterKeys has to stay: filters with fewer bits, as were stored before, are read as they are.
 const (
 	filterEach  = 512 << 10
-	filterBits  = 10
+	filterBits  = 15
 	filterLeast = 6
 	filterKeys  = 7
-	filterPart  = 50
+	filterPart  = 25
 	filterSmall = 90
 )
 
@@ -78,7 +79,7 @@ func (x *Index) filter(to int64) {
 		return
 	}
 	part := int64(filterPart)
-	if to-p.from < filterEach {
+	if to-p.from < filterEach && x.read < small {
 		part = filterSmall
 	}
 	size := min(len(p.words)*filterBits/8, int((to-p.from)/part)) + 8

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -83,5 +84,53 @@ func TestFilters(t *testing.T) {
 			b[i] = byte(random.Uint32())
 		}
 		_, _ = decodeFilters(b)
+	}
+}
+
+// One of a thousand words that aren't there seems to be, also by a summary.
+func TestFewWrong(t *testing.T) {
+	p := newTape(t)
+	var b strings.Builder
+	for n := 0; b.Len() < filterEach+blockBytes; n++ {
+		fmt.Fprintf(&b, "request id%06xz took %dms, and was served after a while by the worker of the pool\r\n", n, 1000+n%4000)
+	}
+	p.segment(b.String())
+	x := newIndex(t)
+	p.feed(x, 0)
+	if len(x.filters) != 1 {
+		t.Fatalf("%d filters", len(x.filters))
+	}
+	const words = 20_000
+	filtered, summed := 0, 0
+	s := summaryOf(t, x)
+	for n := range words {
+		hash := oddHash(fmt.Sprintf("other%dx", n))
+		if x.filters[0].has(hash) {
+			filtered++
+		}
+		if s.words.has(hash) {
+			summed++
+		}
+	}
+	if filtered > words/500 || summed > words/500 {
+		t.Errorf("of %d words that aren't there %d seem to be by a filter, %d by the words of a summary", words, filtered, summed)
+	}
+}
+
+// Filters that were stored before, of other sizes, have what they had.
+func TestStoredBefore(t *testing.T) {
+	data, err := hex.DecodeString("001221d05815618894410c1e049822ea809222d02112405128b464004c00206181c16c33aa449313")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := decodeFilters(data)
+	if err != nil || len(all) != 2 || all[1].first != 33 {
+		t.Fatalf("%d filters, %v", len(all), err)
+	}
+	for n := range 16 {
+		hash := oddHash(fmt.Sprintf("id%06xz", n))
+		if !all[n/8].has(hash) || all[1-n/8].has(hash) {
+			t.Errorf("id%06xz seems to be in the other filter, or isn't in its own", n)
+		}
 	}
 }

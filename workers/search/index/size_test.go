@@ -81,7 +81,7 @@ func TestSize(t *testing.T) {
 	}
 	sizes := []int{128 << 10}
 	if os.Getenv("DIAPAUSE_LONG") != "" {
-		sizes = append(sizes, 2<<20)
+		sizes = append(sizes, 1100<<10, 2<<20)
 	}
 	for _, size := range sizes {
 		var raw, stored int

@@ -18,7 +18,7 @@ type Summary struct {
 }
 
 // summaryBits is how many bits a word takes in a summary.
-const summaryBits = 10
+const summaryBits = 15
 
 // Summary gives that of the index.
 func (x *Index) Summary() (*Summary, error) {
