@@ -36,7 +36,7 @@ func TestRealServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("ingress", func(t *testing.T) { servers{s, ingress(t, s, flags...), "", "this machine"}.all(t) })
-	t.Run("gateway", func(t *testing.T) { servers{s, gateway(t, s), "up-", "127.0.0.1"}.all(t) })
+	t.Run("gateway", func(t *testing.T) { servers{s, gateway(t, s), "up-", "anyone at 127.0.0.1"}.all(t) })
 }
 
 // servers are those behind one way to them.
