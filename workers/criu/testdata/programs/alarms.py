@@ -10,7 +10,6 @@ waits = {
     "pause": lambda: libc.pause(),
     "poll": lambda: libc.poll(None, ctypes.c_ulong(0), 1000000),
     "nanosleep": lambda: libc.nanosleep(long_time, None),
-    "recv": lambda: libc.recv(left.fileno(), buffer, ctypes.c_size_t(1), 0),
 }
 each = 6
 rounds = mmap.mmap(-1, 8 * each * len(waits))
