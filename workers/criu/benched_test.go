@@ -33,6 +33,18 @@ type benched struct {
 // bench begins one, and waits until its command has made the file /ready.
 func bench(b *testing.B, way driver.Way, spec schemas.Spec) *benched {
 	b.Helper()
+	s := openBenched(b, way)
+	i, err := s.d.Start(b.Context(), s.next(), spec, drivertest.Begin)
+	if err != nil {
+		b.Fatal(err)
+	}
+	awaitFile(b, fmt.Sprintf("/proc/%d/root/ready", i.PID))
+	return s
+}
+
+// openBenched makes a driver and a store, without a session.
+func openBenched(b *testing.B, way driver.Way) *benched {
+	b.Helper()
 	data := b.TempDir()
 	d, err := New(Options{Data: filepath.Join(data, "d"), Instance: fmt.Sprintf("bench-%d", os.Getpid()), Way: way})
 	if err != nil {
@@ -48,11 +60,6 @@ func bench(b *testing.B, way driver.Way, spec schemas.Spec) *benched {
 		b.Fatal(err)
 	}
 	s.write, s.read = benchKeys(b)
-	i, err := d.Start(b.Context(), s.next(), spec, drivertest.Begin)
-	if err != nil {
-		b.Fatal(err)
-	}
-	awaitFile(b, fmt.Sprintf("/proc/%d/root/ready", i.PID))
 	return s
 }
 

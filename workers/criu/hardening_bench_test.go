@@ -1,16 +1,12 @@
 package criu
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/diapause/diapause/objectstore/dir"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -32,21 +28,7 @@ func BenchmarkHardening(b *testing.B) {
 		{"default", schemas.Spec{Command: command, Network: schemas.NetworkPrivate}},
 		{"loosened", schemas.Spec{Command: command, Network: schemas.NetworkHost, Seccomp: schemas.Unconfined, CapAdd: []string{"ALL"}}},
 	}
-	data := b.TempDir()
-	d, err := New(Options{Data: filepath.Join(data, "d"), Instance: fmt.Sprintf("bench-%d", os.Getpid())})
-	if err != nil {
-		b.Fatalf("%v (this runs sessions: it needs root and criu)", err)
-	}
-	s := &benched{d: d}
-	b.Cleanup(func() {
-		if err := errors.Join(d.Stop(context.Background(), s.next()), d.Close()); err != nil {
-			b.Error(err)
-		}
-	})
-	if s.store, err = dir.Open(filepath.Join(data, "objects")); err != nil {
-		b.Fatal(err)
-	}
-	s.write, s.read = benchKeys(b)
+	s := openBenched(b, "")
 	took := map[string][]float64{}
 	for b.Loop() {
 		for _, m := range modes {

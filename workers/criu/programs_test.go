@@ -237,6 +237,9 @@ What is changed, and why each suspend doesn't warn of it:
   as they do after a SIGSTOP of some of them: the kernel shows how much is left to no one. Calls
   wait so in nearly each session, and a warning at each suspend would hide the others. Limits that are points in time, timers,
   timerfds, and sleeps that ask for the rest of their time, as those of libc do, keep what is left.
+- **Signals that come while the session is captured or restored** run their handlers before a read, recv, accept, wait or flock that a
+  process waits in is made again, also without SA_RESTART, which would have it end with EINTR. Nothing shows from outside that
+  such a signal will come. Calls that each handler ends, as poll and pause, do end.
 - **CPU time** used, also of children that have ended, and the **start time** of processes begin again at the resume: no
   system call sets them. A limit of CPU time counts from there.
 - **A policy of memory** (mbind, set_mempolicy) means nothing on a host with one node of memory. On others

@@ -1,6 +1,6 @@
 # Calls that wait until a timer's signal interrupts them, in many processes, so that some timers expire while they
 # are captured or restored.
-#: system call | waiting, interrupted by the signal of a timer that expires meanwhile | kept
+#: system call | waiting in poll, epoll_wait, pause or nanosleep: the signal of a timer that expires meanwhile ends it | kept
 import mmap, os, select, signal, socket, time
 left, right = socket.socketpair()
 poll, buffer, long_time = select.epoll(), ctypes.create_string_buffer(64), struct.pack("qq", 1000, 0)
